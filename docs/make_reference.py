@@ -208,7 +208,9 @@ def stub():
 
 def faults(family):
     found = [
-        c for c in vars(errors).values() if inspect.isclass(c) and family in c.__bases__
+        c
+        for c in vars(errors).values()
+        if inspect.isclass(c) and issubclass(c, family) and "message" in vars(c)
     ]  # in the order of the file
     return "\n".join(f"{item(c.__name__, c.__name__, c)}\n  > {_escaped(c)}\n" for c in found)
 

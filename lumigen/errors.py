@@ -232,6 +232,12 @@ class BadWeightsFile(UserError):
     message = "[weights] {file} cannot be used: {why}. {remedy}"
 
 
+class NotComputed(BadWeightsFile):
+    """A configuration asks for what this model does not compute, which another one may."""
+
+    message = BadWeightsFile.message
+
+
 # --- models of other programs ---------------------------------------------------------------------
 
 
@@ -239,6 +245,12 @@ class PackageMissing(UserError):
     """A model is read with a package that is not installed; the extra that installs it has its name."""
 
     message = "[{op}] it needs the package {package}, which is not there. Run pip install 'lumigen[{package}]'."
+
+
+class BadCheckpoint(UserError):
+    """A directory of Hugging Face is not what it says, or not what is read; `why` is a clause, `remedy` a sentence."""
+
+    message = "[checkpoint] {directory} cannot be used: {why}. {remedy}"
 
 
 class BadOnnxFile(UserError):
@@ -273,7 +285,7 @@ class DimsWithoutRange(UserError):
 class ProblemsInModel(UserError):
     """What `--explain` has found, already printed."""
 
-    message = "[onnx] {file} cannot be compiled as it is. Remove each reason of the list above ({count} in all)."
+    message = "[explain] {file} cannot be compiled as it is. Remove each reason of the list above ({count} in all)."
 
 
 class OriginalFailed(UserError):

@@ -1,4 +1,4 @@
-"""What is installed with the code: templates, the runtime and the emulator, which emit copies and renders; the version.
+"""What is installed with the code: templates, the runtime and the emulator for emit; the examples; the version.
 
 Promises directories of the file system, both in a checkout and in an installed wheel.
 """
@@ -25,6 +25,11 @@ def runtime_dir() -> Path:
 def emulator_dir() -> Path:
     """What runs kernels where their device is not; a folder for each device that has one."""
     return _find("emulator")
+
+
+def examples_dir() -> Path:
+    """One folder for each example, with its model.py: what known checkpoints of Hugging Face are compiled as."""
+    return _find("examples")
 
 
 def _find(name: str) -> Path:

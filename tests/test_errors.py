@@ -19,6 +19,7 @@ import onnx
 import pytest
 import torch
 from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_tensor_value_info
+from safetensors.numpy import save_file
 
 import lumigen as lg
 from lumigen import errors, nn
@@ -26,6 +27,7 @@ from lumigen.build import build_project
 from lumigen.cli import lumigen as command_line
 from lumigen.cli.opened import Project, manifest_of
 from lumigen.errors import InternalError, LumigenError, SourceLocation, UserError, user_location
+from lumigen.importers.hugging_face import open_checkpoint
 from lumigen.targets.cuda.limits import probe_gpu
 
 # Facts as a raise site would give them, and the whole text that comes out.
@@ -173,6 +175,17 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
             "Fetch it again."
         ),
     ),
+    errors.NotComputed: (
+        {
+            "file": "config.json",
+            "why": "its hidden_act is gelu, which this model does not compute",
+            "remedy": "Pass a checkpoint where it is silu, or extend the model.",
+        },
+        (
+            "[weights] config.json cannot be used: its hidden_act is gelu, which this model does not "
+            "compute. Pass a checkpoint where it is silu, or extend the model."
+        ),
+    ),
     errors.ModelFileError: (
         {
             "file": "model.py",
@@ -296,6 +309,17 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
         {"op": "onnx", "package": "onnx"},
         ("[onnx] it needs the package onnx, which is not there. Run pip install 'lumigen[onnx]'."),
     ),
+    errors.BadCheckpoint: (
+        {
+            "directory": "bert",
+            "why": "it has no config.json",
+            "remedy": "Name a directory that save_pretrained of transformers wrote.",
+        },
+        (
+            "[checkpoint] bert cannot be used: it has no config.json. "
+            "Name a directory that save_pretrained of transformers wrote."
+        ),
+    ),
     errors.BadOnnxFile: (
         {
             "file": "net.onnx",
@@ -338,7 +362,7 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
     errors.ProblemsInModel: (
         {"file": "net.onnx", "count": 3},
         (
-            "[onnx] net.onnx cannot be compiled as it is. Remove each reason of the list above "
+            "[explain] net.onnx cannot be compiled as it is. Remove each reason of the list above "
             "(3 in all)."
         ),
     ),
@@ -561,6 +585,12 @@ def pass_that_gives_nothing() -> None:
     cx.compile(lambda graph: None)  # pyright: ignore[reportArgumentType]
 
 
+def another_configuration(folder: Path) -> None:
+    save_file(WEIGHTS, folder / "model.safetensors")
+    (folder / "config.json").write_text('{"model_type": "gpt2"}')
+    lg.open_weights(folder).config_for("bert")
+
+
 PROGRAMS: dict[type[UserError], Callable[[Path], object]] = {
     errors.ShapeMismatch: lambda _: tensor(2, 3) @ tensor(4, 5),
     errors.RankMismatch: lambda _: tensor() @ tensor(3),
@@ -570,6 +600,7 @@ PROGRAMS: dict[type[UserError], Callable[[Path], object]] = {
     errors.BadSize: lambda _: lg.Dim("n", 1, 8) / 2,
     errors.BadArgument: lambda _: lg.Model("not a name"),
     errors.PackageMissing: lambda _: onnx_without_its_package(),
+    errors.BadCheckpoint: lambda d: open_checkpoint(d, {}, {}),
     errors.BadOnnxFile: lambda d: lg.from_onnx(d / "net.onnx"),
     errors.UnsupportedNode: lambda _: lg.from_onnx(of_one_node("StringSplit")),
     errors.NotConstant: lambda _: lg.from_onnx(of_one_node("NonZero")),
@@ -595,6 +626,7 @@ PROGRAMS: dict[type[UserError], Callable[[Path], object]] = {
     ),
     errors.StateMismatch: lambda d: lg.nn.Linear(2, 2).load_state_dict({}),
     errors.BadWeightsFile: lambda d: lg.open_weights(d / "none.safetensors"),
+    errors.NotComputed: another_configuration,
     errors.ModelFileError: lambda d: lg.load_model_file(d / "model.py"),
     errors.PackageMissing: without_torch,
     errors.OriginalFailed: original_that_raises,

@@ -116,6 +116,13 @@ def has_tied_head(config, weights):
     return head not in weights or np.array_equal(weights[head], weights[tokens])
 
 
+def application(weights):
+    """The program that continues texts; they end as the configuration says, with one token or one of several."""
+    said = weights.config.get("eos_token_id")
+    ends = [said] if isinstance(said, int) else said
+    return lg.TextGeneration(tokenizer=weights.tokenizer, padded=True, ends=ends)
+
+
 def build(weights, length: int = 0, prefill: int = 64, *, program: bool = True):
     """A text has up to `length` tokens (0: as many as the checkpoint was made for); `prefill` come at a time.
 
@@ -129,7 +136,7 @@ def build(weights, length: int = 0, prefill: int = 64, *, program: bool = True):
         return name.removeprefix("transformer.") if "wte.weight" in weights else name
 
     has_program = program and weights.tokenizer is not None
-    apps = [lg.TextGeneration(tokenizer=weights.tokenizer, padded=True)] if has_program else []
+    apps = [application(weights)] if has_program else []
     model = lg.Model("gpt2", net, rename=stored, apps=apps)
     token = (0, config["vocab_size"] - 1)
     tokens = lg.Dim("tokens", 1, min(prefill, length), typical=min(prefill, length))

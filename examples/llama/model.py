@@ -206,13 +206,13 @@ def has_tied_head(config, weights):
 
 
 def application(weights):
-    """The program that continues texts; they end as config.json says, where that names several tokens.
+    """The program that continues texts; they end as the configuration says, with one token or one of several.
 
     Qwen's vocabularies are filled up to a round number.
     """
-    ends = weights.config.get("eos_token_id")
-    several = ends if isinstance(ends, list) else None
-    return lg.TextGeneration(tokenizer=weights.tokenizer, padded=True, ends=several)
+    said = weights.config.get("eos_token_id")
+    ends = [said] if isinstance(said, int) else said
+    return lg.TextGeneration(tokenizer=weights.tokenizer, padded=True, ends=ends)
 
 
 def build(

@@ -11,6 +11,12 @@ from lumigen import functional, nn
 
 # of each channel, in training on ImageNet, of values from 0 to 1
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+# what a config.json may say that changes what is computed: the values that are computed here
+SUPPORTED = {
+    "hidden_act": ("relu",),
+    "downsample_in_first_stage": (False,),
+    "downsample_in_bottleneck": (False,),
+}
 # in torchvision, in transformers
 NAMES = (
     (r"conv1\.", "resnet.embedder.embedder.convolution."),
@@ -110,6 +116,8 @@ def shapes_of(weights, rename):
 def build(weights, max_batch: int = 16, size: int = 224):
     """Images are `size` pixels high and wide."""
     rename = str if "conv1.weight" in weights else renamed
+    if rename is renamed:
+        weights.config_for("resnet", supported=SUPPORTED)
     first = weights.shape(rename("conv1.weight"))
     net = ResNet(first, shapes_of(weights, rename), weights.shape(rename("fc.bias"))[0])
     model = lg.Model("resnet", net, rename=rename)

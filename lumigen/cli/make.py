@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from lumigen.cli import start
+from lumigen.cli.checkpoint import say_of_checkpoint
 from lumigen.cli.onnx_model import say_explained
 from lumigen.cli.options import (
     Dims,
@@ -25,6 +26,7 @@ from lumigen.compile import compile_project, lower_model
 from lumigen.dtype import BY_NAME, f32
 from lumigen.errors import BadArgument, printable
 from lumigen.forms import FORMS, text_after
+from lumigen.importers.hugging_face import is_checkpoint
 from lumigen.original import Checked
 from lumigen.original import check as compared
 from lumigen.page import page_of, write_page
@@ -78,7 +80,7 @@ def new(name: str, as_json: bool) -> None:
 @click.option(
     "--explain",
     is_flag=True,
-    help="List the operators of an ONNX model and all problems; build nothing.",
+    help="List what is in an ONNX model or a checkpoint, and all problems; build nothing.",
 )
 @click.option(
     "--check",
@@ -109,7 +111,8 @@ def compile_command(
     """Emit a model as a C++ project and build it."""
     _check_options(dtype, weights, explain=explain, check=check)
     if explain:
-        say_explained(model_file, settings, dims, as_json=as_json)
+        tell = say_of_checkpoint if is_checkpoint(model_file) else say_explained
+        tell(model_file, settings, dims, as_json=as_json)
         return
     parse_target(target)
     if output == "":
@@ -117,11 +120,11 @@ def compile_command(
     with progress(quiet=quiet) as listener:
         stages = Stages(listener)
         with stages.stage("trace"):
-            model, opened = load(model_file, settings, weights, dims, trust=trust)
+            model, opened, way, check_of = load(model_file, settings, weights, dims, trust=trust)
         checked: Checked | None = None
         if check:
             with stages.stage("check"):
-                checked = compared(model)
+                checked = check_of() if check_of else compared(model)
             if not as_json:
                 result(f"{as_rows(checked)}\n")
         summary = compile_project(
@@ -139,8 +142,8 @@ def compile_command(
             tune=tune,
             schedules=schedules,
         )
-    if summary.note:
-        say(f"note: {summary.note}")
+    for note in filter(None, (way, summary.note)):
+        say(f"note: {note}")
     if summary.kept and summary.weights:
         say(f"note: {summary.kept}")
     if summary.unused:
@@ -148,7 +151,7 @@ def compile_command(
         names = ", ".join(map(printable, summary.unused[:MAX_UNUSED])) + (
             f" and {more} more" if more > 0 else ""
         )
-        say(f"note: tensors of {weights} that the model does not read: {names}")
+        say(f"note: tensors of {weights or model_file} that the model does not read: {names}")
     if as_json:
         differences = {"checked": [asdict(row) for row in checked.rows]} if checked else {}
         result_json(as_object(summary) | differences)
@@ -309,7 +312,7 @@ def show(
     with progress(quiet=quiet) as listener:
         stages = Stages(listener)
         with stages.stage("trace"):
-            model, _ = load(model_file, settings, weights, dims, trust=trust)
+            model, _, way, _ = load(model_file, settings, weights, dims, trust=trust)
             traced = model.trace()
         if html is not None:
             options = {"target": row.text}
@@ -319,6 +322,8 @@ def show(
             result_json(said) if as_json else result(f"{html}: {said['kernels']} kernels")
             return
         text = text_after(traced, form, kernel, target, BY_NAME[dtype], stages)
+    if way:
+        say(f"note: {way}")
     if as_json:
         result_json({"model": model.name, "after": form, "kernel": kernel, "text": text})
     else:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import click
 import numpy as np
@@ -13,9 +14,11 @@ import numpy as np
 from lumigen.cli.opened import read_array
 from lumigen.errors import BadArgument
 from lumigen.frontend import Model, load_model_file
+from lumigen.importers.hugging_face import Opened, checked, is_checkpoint, open_checkpoint
 from lumigen.importers.onnx import from_onnx
 from lumigen.importers.torch import from_pt2
 from lumigen.model_weights import DTYPES
+from lumigen.original import Checked, Difference
 from lumigen.target import HOST
 from lumigen.weights import Array, Weights, open_weights
 
@@ -128,7 +131,7 @@ def traced_options(function: F) -> F:
             multiple=True,
             type=Assignment(),
             metavar="KEY=VALUE",
-            help="An option of the model file's build(); of an ONNX model the value of an input.",
+            help="An option of the model file's build() or of a checkpoint; of an ONNX model the value of an input.",
         ),
         click.option(
             "--dim",
@@ -136,7 +139,7 @@ def traced_options(function: F) -> F:
             multiple=True,
             type=DimOption(),
             metavar="NAME=1..64",
-            help="A symbolic size of an ONNX model or a .pt2: its least and its greatest, or one number.",
+            help="A size of an imported model: its least and its greatest, or one number.",
         ),
         click.option(
             "--trust", is_flag=True, help="Read a .pt2, which can run any code that is in it."
@@ -152,7 +155,7 @@ def traced_options(function: F) -> F:
             show_default=True,
             help="The target: cpu, or cuda:sm_80,sm_90a. cuda alone is every architecture that lumigen supports.",
         ),
-        click.argument("model_file", metavar="MODEL.py[:NAME]|MODEL.onnx|MODEL.pt2"),
+        click.argument("model_file", metavar="MODEL.py[:NAME]|MODEL.onnx|MODEL.pt2|DIR"),
     ):
         function = option(function)
     return function
@@ -202,6 +205,15 @@ Settings = tuple[tuple[str, str], ...]
 Dims = tuple[tuple[str, int | tuple[int, int]], ...]
 
 
+class Loaded(NamedTuple):
+    """A traced model, its weights, what the user is told of how it was read, and its own way to be checked."""
+
+    model: Model
+    weights: Weights | Mapping[str, Array] | None
+    note: str = ""
+    check: Callable[[], Checked] | None = None
+
+
 def load(
     model_file: str,
     settings: Settings,
@@ -209,8 +221,8 @@ def load(
     dims: Dims = (),
     *,
     trust: bool = False,
-) -> tuple[Model, Weights | Mapping[str, Array] | None]:
-    """The traced model of MODEL.py[:NAME], MODEL.onnx or MODEL.pt2, and the opened weights, or its own."""
+) -> Loaded:
+    """The traced model of a file or of a directory of Hugging Face, and the opened weights, or its own."""
     if trust and Path(model_file).suffix != ".pt2":
         value = f"given for {model_file}"
         raise BadArgument(op="compile", name="--trust", value=value, expected="it with a .pt2")
@@ -219,25 +231,41 @@ def load(
             expected = "an ONNX model alone: it has its weights"
             raise BadArgument(op="onnx", name="--weights", value=weights, expected=expected)
         model = from_onnx(model_file, dict(dims), input_values(settings))
-        return model, model.values()
+        return Loaded(model, model.values())
+    if is_checkpoint(model_file):
+        refuse_weights(weights)
+        found = open_checkpoint(model_file, dict(settings), dict(dims))
+        return Loaded(found.model, found.weights, found.chosen.line, lambda: _checked(found))
     if Path(model_file).suffix == ".pt2":
         if settings:
             expected = "it with a model file that has a build(), or with an ONNX model"
             raise BadArgument(op="compile", name="--set", value=settings[0][0], expected=expected)
         model = from_pt2(Path(model_file), dict(dims), trust=trust)
-        return model, _whole(model, weights) if weights else model.values()
+        return Loaded(model, _whole(model, weights) if weights else model.values())
     path, colon, name = model_file.rpartition(":")
     if colon and Path(path).suffix in IMPORTED and not Path(model_file).exists():
         expected = f"{path} alone: it has one model"
         raise BadArgument(op="model", name="the name", value=name, expected=expected)
     if dims:
-        expected = "it with an ONNX model or a .pt2; a model file declares its own with lg.Dim"
+        expected = "it with an imported model; a model file declares its own with lg.Dim"
         raise BadArgument(op="model", name="--dim", value=dims[0][0], expected=expected)
     if not colon or not name.isidentifier() or Path(model_file).exists():
         path, name = model_file, ""
     opened = open_weights(weights) if weights else None
     model = load_model_file(path, name or None, opened, dict(settings))
-    return model, model.sources(opened)
+    return Loaded(model, model.sources(opened))
+
+
+def _checked(found: Opened) -> Checked:
+    """A checkpoint beside the module of transformers; its tests keep nothing of that."""
+    return Checked(tuple(Difference(**asdict(row)) for row in checked(found)), {})
+
+
+def refuse_weights(weights: str | None) -> None:
+    """A directory of Hugging Face takes no other weights than its own."""
+    if weights is not None:
+        expected = "a directory of Hugging Face alone: it has its weights"
+        raise BadArgument(op="compile", name="--weights", value=weights, expected=expected)
 
 
 def _whole(model: Model, weights: str) -> Weights:

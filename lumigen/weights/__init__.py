@@ -5,6 +5,7 @@ run, and never memory beyond a small multiple of the file's own size. Tensors ar
 file, not copies, but for those that are stored quantised.
 """
 
+from lumigen.weights.json_text import config_beside, config_in
 from lumigen.weights.opened import (
     CONVERTED,
     Alias,
@@ -30,6 +31,8 @@ __all__ = [
     "as_array",
     "check_fit",
     "check_named",
+    "config_beside",
+    "config_in",
     "fitted",
     "missing",
     "named_array",

@@ -1,7 +1,7 @@
 """The configuration of a checkpoint, checked against what a model computes.
 
-Promises that a value that the model does not compute, and a key that it reads and the file lacks, are a
-BadWeightsFile that names both.
+Promises that a value that the model does not compute is NotComputed, and a key that it reads and the file lacks a
+BadWeightsFile; both name the key and the value.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from lumigen.errors import BadWeightsFile, user_location
+from lumigen.errors import BadWeightsFile, NotComputed, user_location
 
 Supported = Mapping[str, Collection[Any]]
 
@@ -91,7 +91,8 @@ def checked(
         if value is not None and value not in values:
             wanted = f"where it is {_listed(values)}" if values else "that leaves it out"
             why = f"its {key} is {str(value)[:80]}, which this model does not compute"
-            raise _refused(file, why, f"Pass a checkpoint {wanted}, or extend the model.")
+            remedy = f"Pass a checkpoint {wanted}, or extend the model."
+            raise NotComputed(where=user_location(), file=str(file), why=why, remedy=remedy)
     return Config(said, file, model_types)
 
 

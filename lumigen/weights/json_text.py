@@ -9,15 +9,24 @@ from typing import Any, cast
 from lumigen.weights.stored import bad
 
 CONFIG = "config.json"
+GENERATION = "generation_config.json"
+ENDS = "eos_token_id"
 MAX_CONFIG = 10_000_000  # bytes
 
 
-def config_of(folder: Path) -> dict[str, Any]:
-    """The config.json beside the weights; empty if there is none."""
-    file = folder / CONFIG
-    if not file.is_file():
-        return {}
-    return json_object(file, bounded_text(file, MAX_CONFIG))
+def config_beside(folder: Path) -> dict[str, Any]:
+    """The config.json of a directory; empty if there is none.
+
+    The tokens that end a text are those of generation_config.json where it has some, as in transformers.
+    """
+    found = config_in(folder / CONFIG)
+    ends = config_in(folder / GENERATION).get(ENDS)
+    return found if ends is None or not found else {**found, ENDS: ends}
+
+
+def config_in(file: Path) -> dict[str, Any]:
+    """The object in a file of JSON; empty if there is no such file."""
+    return json_object(file, bounded_text(file, MAX_CONFIG)) if file.is_file() else {}
 
 
 def bounded_text(file: Path, limit: int) -> bytes:

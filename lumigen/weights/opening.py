@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from lumigen.missing import advice
 from lumigen.weights import archive, gguf, hugging_face, tokenizer_gguf, tokenizer_json
-from lumigen.weights.json_text import CONFIG, bounded_text, config_of, json_object
+from lumigen.weights.json_text import CONFIG, bounded_text, config_beside, json_object
 from lumigen.weights.npz import read_npz
 from lumigen.weights.opened import Weights
 from lumigen.weights.pytorch import is_pytorch, read_pytorch
@@ -140,7 +140,7 @@ def _with_config(
     return Weights(
         file,
         stored,
-        config_of(folder),
+        config_beside(folder),
         metadata or {},
         tokenizer=tokenizer,
         config_file=folder / CONFIG,

@@ -1,9 +1,10 @@
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
-"""model: an exported program as a model with one entry."""
+"""model: an exported program as a model, with one entry or with several that differ in their sizes."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch.export.graph_signature import TensorArgument
 from lumigen.dtype import i64
 from lumigen.errors import located
 from lumigen.frontend import creation
+from lumigen.frontend.application import TextGeneration
 from lumigen.frontend.model import Model
 from lumigen.frontend.spec import Spec, spec
 from lumigen.frontend.symbolic import SymbolicSize
@@ -31,6 +33,16 @@ OBJECTS = ("CUSTOM_OBJ", "TOKEN")
 NOT_COMPUTED = "it is a result that only a backward pass reads, and is not computed here"
 
 
+@dataclass(frozen=True)
+class Called:
+    """An entry of a program: its name, dims, those that are one number here, and the ranges of integer inputs."""
+
+    name: str
+    dims: Mapping[str, Any]
+    fixed: Mapping[str, int] = field(default_factory=dict[str, int])
+    ranges: Mapping[str, tuple[int, Any]] = field(default_factory=dict[str, tuple[int, Any]])
+
+
 def model_of(
     given: ExportedProgram,
     name: str,
@@ -38,22 +50,47 @@ def model_of(
     axes: Axes,
     version: str,
 ) -> Model:
-    """The model, traced; NotImported with all that is in the way."""
+    """The model with one entry, traced; NotImported with all that is in the way."""
+    return model_with(given, name, (Called(ENTRY, dims),), axes, version)
+
+
+def model_with(
+    given: ExportedProgram,
+    name: str,
+    entries: Sequence[Called],
+    axes: Axes,
+    version: str = "0.1.0",
+    apps: Sequence[TextGeneration] = (),
+    prefix: str = "",
+    noted: list[Problem] | None = None,
+) -> Model:
+    """The model with these entries, which share weights and states; traced, as `model_of`.
+
+    The names of weights lose `prefix`. `noted` gets every problem, where an error has room for a few. A model with one
+    entry has an original.
+    """
     program = functional(given, name)
     live = {node.name for node in live_nodes(program.graph)}
-    refuse_types(program, name, live)
+    problems = [] if noted is None else noted
+    refuse_types(program, name, live, problems)
     held = stored(program, live)
-    inputs = specs_of(program, dims, axes)
-    model = Model(name, held.net, version)
-    model.entry(**dict(inputs.values()))(entry(program, held, inputs, name))
-    model.original = original_of(given, program, {key: port for key, (port, _) in inputs.items()})
+    model = Model(name, held.net, version, rename=lambda n: n.removeprefix(prefix), apps=apps)
+    for called in entries:
+        inputs = specs_of(program, called, axes)
+        function = entry(program, held, inputs, name, problems)
+        function.__name__ = called.name
+        model.entry(**dict(inputs.values()))(function)
+        if len(entries) == 1:
+            ports = {key: port for key, (port, _) in inputs.items()}
+            model.original = original_of(given, program, ports)
     model.trace()
     return model
 
 
-def refuse_types(program: ExportedProgram, name: str, live: set[str]) -> None:
+def refuse_types(
+    program: ExportedProgram, name: str, live: set[str], problems: list[Problem]
+) -> None:
     """What has no counterpart: types of inputs and of weights that are read, and objects that are no tensors."""
-    problems: list[Problem] = []
     values = {node.name: node.meta.get("val") for node in program.graph.nodes}
     for given in program.graph_signature.input_specs:
         what, value = given.target or given.arg.name, values.get(given.arg.name)
@@ -67,9 +104,7 @@ def refuse_types(program: ExportedProgram, name: str, live: set[str]) -> None:
         raise not_imported(name, problems)
 
 
-def specs_of(
-    program: ExportedProgram, dims: Mapping[str, Any], axes: Axes
-) -> dict[str, tuple[str, Spec]]:
+def specs_of(program: ExportedProgram, called: Called, axes: Axes) -> dict[str, tuple[str, Spec]]:
     """The inputs by the names of their placeholders: the name of each, and its shape and dtype."""
     tensors: dict[str, torch.Tensor] = {
         node.name: node.meta["val"]
@@ -80,17 +115,23 @@ def specs_of(
     ports: dict[str, str] = {}
     for name in tensors:
         ports[name] = identifier(name, {*RESERVED, *ports.values()})
-    called = {ports[name]: value for name, value in tensors.items()}
-    found = dims_of(called, program.range_constraints, dims, axes)
+    shaped = {ports[name]: value for name, value in tensors.items()}
+    dims = dims_of(shaped, program.range_constraints, called.dims, axes)
+    found = {symbol: called.fixed.get(dim.name, dim) for symbol, dim in dims.items()}
     out: dict[str, tuple[str, Spec]] = {}
     for name, value in tensors.items():
         shape = [extent_of(e, found) for e in value.shape]
-        out[name] = ports[name], spec(*shape, dtype=DTYPES[value.dtype])
+        range = called.ranges.get(ports[name])
+        out[name] = ports[name], spec(*shape, dtype=DTYPES[value.dtype], range=range)
     return out
 
 
 def entry(
-    program: ExportedProgram, held: Contents, inputs: Mapping[str, tuple[str, Spec]], name: str
+    program: ExportedProgram,
+    held: Contents,
+    inputs: Mapping[str, tuple[str, Spec]],
+    name: str,
+    problems: list[Problem],
 ) -> Any:
     """The function that is traced: the program run on the inputs, outputs by their names."""
     signature = program.graph_signature
@@ -109,10 +150,10 @@ def entry(
         walk = Walk()
         results = walk.run(program.graph_module, values)
         if walk.problems:
+            problems.extend(walk.problems)
             raise not_imported(name, walk.problems)
         return named(program, held, results, {port for port, _ in inputs.values()}, name)
 
-    forward.__name__ = ENTRY
     return forward
 
 

@@ -117,12 +117,12 @@ def symbols_of(extent: Any) -> list[Any]:
     return sorted(extent.node.expr.free_symbols, key=str)
 
 
-def extent_of(extent: Any, dims: Mapping[Any, Dim]) -> Size:
+def extent_of(extent: Any, dims: Mapping[Any, Size]) -> Size:
     """An extent of PyTorch's as a size."""
     return extent if isinstance(extent, int) else expression(extent.node.expr, dims)
 
 
-def expression(expr: Any, dims: Mapping[Any, Dim]) -> Any:
+def expression(expr: Any, dims: Mapping[Any, Size]) -> Any:
     """An expression of sympy as one of dims."""
     if expr.is_Symbol:
         return dims[expr]

@@ -1,0 +1,66 @@
+"""known: the examples that compute checkpoints of Hugging Face, by architecture.
+
+An example is the fast form of a model: its sizes are dims, its caches are states, its tokens and images are as files
+have them. `made` refuses a checkpoint that an example does not compute, with NotComputed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lumigen.errors import NotComputed
+from lumigen.frontend import Model, load_model_file
+from lumigen.importers.hugging_face.checkpoint import Checkpoint
+from lumigen.resources import examples_dir
+from lumigen.weights import config_in
+
+EXAMPLES = {
+    "BertModel": "minilm",
+    "DeiTForImageClassification": "vit",
+    "DeiTForImageClassificationWithTeacher": "vit",
+    "GPT2LMHeadModel": "gpt2",
+    "LlamaForCausalLM": "llama",
+    "MistralForCausalLM": "llama",
+    "Qwen2ForCausalLM": "llama",
+    "Qwen3ForCausalLM": "llama",
+    "ResNetForImageClassification": "resnet",
+    "ViTForImageClassification": "vit",
+    "WhisperForConditionalGeneration": "whisper",
+}
+MEAN = "pooling_mode_mean_tokens"
+# what examples do to the bytes of an image, by the keys of preprocessor_config.json
+SCALED = {"do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True}
+IMAGENET = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
+PIXELS: Mapping[str, Mapping[str, Any]] = {"vit": SCALED, "resnet": {**SCALED, **IMAGENET}}
+
+
+def made(checkpoint: Checkpoint, example: str, options: Mapping[str, str]) -> Model:
+    """The example's model for the checkpoint; NotComputed where the example is of another computation."""
+    if example == "minilm":
+        _check_pooling(checkpoint)
+    if example in PIXELS:
+        _check_pixels(checkpoint, PIXELS[example])
+    file = examples_dir() / example / "model.py"
+    return load_model_file(file, weights=checkpoint.weights, options=options)
+
+
+def _check_pooling(checkpoint: Checkpoint) -> None:
+    """What sentence-transformers says of the tokens' mean, where the directory has its files."""
+    file = checkpoint.folder / "1_Pooling" / "config.json"
+    said: dict[str, Any] = config_in(file)
+    if said and not said.get(MEAN):
+        why = f"it has no {MEAN}, which this model computes"
+        remedy = "Pass a checkpoint that averages its tokens, or extend the model."
+        raise NotComputed(file=str(file), why=why, remedy=remedy)
+
+
+def _check_pixels(checkpoint: Checkpoint, computed: Mapping[str, Any]) -> None:
+    """What comes before the model, where the directory says it."""
+    file = checkpoint.folder / "preprocessor_config.json"
+    said = config_in(file)
+    for key, value in computed.items():
+        if said.get(key, value) != value:
+            why = f"its {key} is {str(said[key])[:80]}, which this model does not compute"
+            remedy = f"Pass a checkpoint where it is {value}, or extend the model."
+            raise NotComputed(file=str(file), why=why, remedy=remedy)

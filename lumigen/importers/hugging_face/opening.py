@@ -1,0 +1,198 @@
+"""opening: a directory of Hugging Face as a model: as an example, as a text program over caches, or as it is.
+
+torch and transformers are imported for what no example computes, and not before.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lumigen.errors import BadArgument, NotComputed, NotImported, PackageMissing, UnknownOption
+from lumigen.frontend import Model
+from lumigen.frontend.load import parse_option
+from lumigen.graph import Graph
+from lumigen.importers.hugging_face.checkpoint import Checkpoint, read_checkpoint
+from lumigen.importers.hugging_face.known import EXAMPLES, made
+from lumigen.importers.hugging_face.reports import Compared, Listing
+from lumigen.interp.graph import ports
+from lumigen.weights import Array, Weights
+
+Dims = Mapping[str, int | tuple[int, int]]
+WAYS = ("example", "text", "forward")
+TEXT_OPTIONS = {"length": int, "prefill": int, "program": bool}
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Which way a checkpoint is compiled: `way` one of WAYS, `line` says it to people.
+
+    An example has its model; else there is the module of transformers, and what torch.export made of it.
+    """
+
+    checkpoint: Checkpoint
+    way: str
+    line: str
+    example: Model | None = None
+    module: Any = None
+    exported: Any = None
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A model, traced, with its weights."""
+
+    chosen: Chosen
+    model: Model
+    weights: Weights | Mapping[str, Array]
+
+
+def open_checkpoint(path: str | Path, options: Mapping[str, str], dims: Dims) -> Opened:
+    """The model of a directory, traced.
+
+    `options` are those of the example, or length, prefill and program of a text program; `way` chooses one of WAYS.
+    BadCheckpoint or BadWeightsFile for a directory that is not what it says, PackageMissing without transformers where
+    no example computes it, NotImported for what cannot be compiled.
+    """
+    return opened(chosen(path, options, dims))
+
+
+def opened(found: Chosen) -> Opened:
+    """The model of the way that is chosen."""
+    if found.example is not None:
+        return Opened(found, found.example, found.checkpoint.weights)
+    from lumigen.importers.hugging_face.exported import built
+
+    model = built(found.exported)
+    return Opened(found, model, model.values())
+
+
+def chosen(path: str | Path, options: Mapping[str, str], dims: Dims) -> Chosen:
+    """The way, as `open_checkpoint` says."""
+    checkpoint = read_checkpoint(path)
+    options = dict(options)
+    wanted = options.pop("way", None)
+    if wanted not in (None, *WAYS):
+        expected = f"one of {', '.join(WAYS)}"
+        raise BadArgument(op="compile", name="--set way", value=wanted, expected=expected)
+    name = EXAMPLES.get(checkpoint.architecture)
+    why = f"no example computes {checkpoint.architecture}"
+    if wanted == "example" and name is None:
+        raise checkpoint.wrong(why, "Leave way=example out, and it is compiled by transformers.")
+    if name is not None and wanted in (None, "example"):
+        refuse_dims(dims, f"the example {name}", "sizes with --set, as its build() takes them")
+        try:
+            model = made(checkpoint, name, options)
+        except NotComputed as e:
+            if wanted is not None:
+                raise
+            why = f"the example {name} does not compute it: {e.facts['why']}"
+        else:
+            line = f"{checkpoint.architecture} is compiled as the example {name}"
+            return Chosen(checkpoint, "example", line, example=model)
+    if name is not None and wanted is not None:
+        why = f"way={wanted} asks for it"
+    return by_transformers(checkpoint, wanted, why, options, dims)
+
+
+def by_transformers(
+    checkpoint: Checkpoint, wanted: str | None, why: str, options: Mapping[str, str], dims: Dims
+) -> Chosen:
+    """The way over transformers and torch.export."""
+    need_transformers()
+    from lumigen.importers.hugging_face.forward import forward_program
+    from lumigen.importers.hugging_face.original import VERSION, original
+    from lumigen.importers.hugging_face.text import lacks, text_program
+
+    module = original(checkpoint)
+    line = f"{checkpoint.architecture} is compiled by {VERSION} and torch.export, as {why}"
+    missing = lacks(checkpoint, module)
+    if wanted == "text" and missing:
+        raise checkpoint.wrong(missing, "Leave way=text out, and it has the one entry forward.")
+    if missing or wanted == "forward":
+        refuse_options(options)
+        forward = forward_program(checkpoint, module, dims)
+        sizes = ", ".join(f"{d} is {n}" for d, n in forward.fixed)
+        line += f"; its entry is forward{f', in which {sizes}' if sizes else ''}"
+        return Chosen(checkpoint, "forward", line, module=module, exported=forward)
+    refuse_dims(dims, "a text program", "--set length=N, --set prefill=N, or --set way=forward")
+    text = text_program(checkpoint, module, **text_options(options))
+    line += "; its entries are prefill and decode, over caches as states"
+    if checkpoint.weights.tokenizer is None:
+        line += ", without a program as there is no tokenizer.json"
+    return Chosen(checkpoint, "text", line, module=module, exported=text)
+
+
+def explained(path: str | Path, options: Mapping[str, str], dims: Dims) -> Listing:
+    """The way that is taken, what the model has, and all that cannot be compiled."""
+    found = chosen(path, options, dims)
+    if found.example is not None:
+        return _contents(found, found.example, {}, ())
+    from lumigen.importers.hugging_face.exported import built, operators
+
+    noted: list[Any] = []
+    model: Model | None = None
+    try:
+        model = built(found.exported, noted)
+    except NotImported as e:
+        noted = noted or [e]
+    problems = tuple(dict.fromkeys(map(str, noted)))
+    return _contents(found, model, operators(found.exported), problems)
+
+
+def _contents(
+    found: Chosen, model: Model | None, operators: Mapping[str, int], problems: tuple[str, ...]
+) -> Listing:
+    name = model.name if model else found.checkpoint.model_type
+    entries = [_entry(*e) for e in model.trace().entries] if model else []
+    return Listing(name, found.way, found.line, tuple(entries), operators, problems)
+
+
+def _entry(name: str, graph: Graph) -> str:
+    """An entry as text: what it takes and gives."""
+    given = [f"{p.name} {p.dtype}[{_extents(p.shape)}]" for p in ports(graph)]
+    made = [f"{key} {e.dtype}[{_extents(e.shape)}]" for key, e in graph.outputs]
+    return f"{name}: {', '.join(given)} -> {', '.join(made)}"
+
+
+def _extents(shape: Sequence[object]) -> str:
+    return ", ".join(map(str, shape))
+
+
+def checked(found: Opened) -> tuple[Compared, ...]:
+    """The model beside the module of transformers, whatever way is taken."""
+    need_transformers()
+    from lumigen.importers.hugging_face.checking import compared
+
+    return compared(found)
+
+
+def refuse_dims(dims: Dims, what: str, expected: str) -> None:
+    for name in dims:
+        value = f"{name} for {what}"
+        raise BadArgument(op="compile", name="--dim", value=value, expected=expected)
+
+
+def refuse_options(options: Mapping[str, str]) -> None:
+    for name in options:
+        expected = "--dim NAME=1..64 for its sizes; way is its only option"
+        value = f"{name} for a model with the one entry forward"
+        raise BadArgument(op="compile", name="--set", value=value, expected=expected)
+
+
+def text_options(options: Mapping[str, str]) -> dict[str, Any]:
+    """What `text_model` takes."""
+    for name in options:
+        if name not in TEXT_OPTIONS:
+            known = [*TEXT_OPTIONS, "way"]
+            raise UnknownOption(command="compile", name=f"option {name}", known=known)
+    return {n: parse_option(n, text, TEXT_OPTIONS[n]) for n, text in options.items()}
+
+
+def need_transformers() -> None:
+    """PackageMissing where transformers or PyTorch is not installed."""
+    if any(importlib.util.find_spec(name) is None for name in ("transformers", "torch")):
+        raise PackageMissing(op="compile", package="transformers")
