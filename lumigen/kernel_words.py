@@ -29,14 +29,13 @@ kAscending kDepth kDescending kEither kElements kLanes kMajor kTeam kTeams
 """
 # What languages of kernels keep for themselves beside C++'s: no field of an argument struct can be called so either.
 _RESERVED = """
-bfloat constant device fragment half kernel metal patch sampler texture thread threadgroup uchar uint ulong ushort
-vertex
+bfloat constant device fragment half kernel thread threadgroup uchar uint ulong ushort vertex
 """
 RESERVED = frozenset(_RESERVED.split())
 _GROUP_WORDS = """
-as_type group_number group_of i k_lo key load_bf16 load_f16 mem_flags multiply_tiles own own_key stands_before
-store_tile ProductTile a_tile b_tile c_tile team_number team_rank thread_number threadgroup_barrier acc_held acc1_held
-Accumulators kTeam kTeams
+as_type count_before group_number group_of k_lo load_bf16 load_f16 mem_flags multiply_tiles other_value own_place
+own_value stands_before store_tile ProductTile a_tile b_tile c_tile team_number team_rank thread_number
+threadgroup_barrier acc_held acc1_held Accumulators kTeam kTeams
 """
 WORDS = frozenset((*_WORDS.split(), *_GROUP_WORDS.split(), *RESERVED))
 

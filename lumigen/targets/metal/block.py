@@ -167,14 +167,14 @@ def _order(s: Order, r: Renderer) -> Lines:
     kind, place = computed_in(s.value.dtype), s.place.name
     out = r.pointer(s.dst, address(s.dst, s.at))
     return r.lines(
-        f"for ({r.place} own = team_number; own < {r.index(s.place.extent)}; own += kTeams) {{",
-        f"  const {kind} own_key = {own};",
-        f"  {r.place} before = 0;",
+        f"for ({r.place} own_place = team_number; own_place < {r.index(s.place.extent)}; own_place += kTeams) {{",
+        f"  const {kind} own_value = {own};",
+        f"  {r.place} count_before = 0;",
         f"  for ({r.place} {place} = 0; {place} < {r.index(s.place.extent)}; ++{place}) {{",
-        f"    const {kind} key = {other};",
-        f"    before += stands_before<{way}>(key, {place}, own_key, own) ? 1 : 0;",
+        f"    const {kind} other_value = {other};",
+        f"    count_before += stands_before<{way}>(other_value, {place}, own_value, own_place) ? 1 : 0;",
         "  }",
-        f"  if (before < {r.index(s.kept)}) ({out})[before] = own;",
+        f"  if (count_before < {r.index(s.kept)}) ({out})[count_before] = own_place;",
         "}",
     )
 
@@ -186,27 +186,27 @@ def _groups(s: GroupPlaces, r: Renderer) -> Lines:
     out = r.pointer(s.dst, address(s.dst, s.at))
     every = f"for ({r.place} {place} = 0; {place} < {count}; ++{place})"
     return r.lines(
-        f"for ({r.place} own = team_number; own <= {groups}; own += kTeams) {{",
-        f"  {r.place} before = 0;",
-        f"  {every} before += group_of({other}, {groups}) < own ? 1 : 0;",
-        f"  ({out})[own] = before;",
+        f"for ({r.place} own_place = team_number; own_place <= {groups}; own_place += kTeams) {{",
+        f"  {r.place} count_before = 0;",
+        f"  {every} count_before += group_of({other}, {groups}) < own_place ? 1 : 0;",
+        f"  ({out})[own_place] = count_before;",
         "}",
-        f"for ({r.place} own = team_number; own < {count}; own += kTeams) {{",
-        f"  const int64_t own_key = group_of({own}, {groups});",
-        f"  {r.place} before = 0;",
+        f"for ({r.place} own_place = team_number; own_place < {count}; own_place += kTeams) {{",
+        f"  const int64_t own_value = group_of({own}, {groups});",
+        f"  {r.place} count_before = 0;",
         f"  {every} {{",
-        f"    const int64_t key = group_of({other}, {groups});",
-        f"    before += stands_before<kAscending>(key, {place}, own_key, own) ? 1 : 0;",
+        f"    const int64_t other_value = group_of({other}, {groups});",
+        f"    count_before += stands_before<kAscending>(other_value, {place}, own_value, own_place) ? 1 : 0;",
         "  }",
-        f"  ({out})[{groups} + 1 + before] = own;",
+        f"  ({out})[{groups} + 1 + count_before] = own_place;",
         "}",
     )
 
 
 def _keys(s: Order | GroupPlaces, r: Renderer) -> tuple[str, str]:
-    """The key of the place `own`, and of `s.place`."""
+    """The key of the place `own_place`, and of `s.place`."""
     r.uses.headers.add("order.h")
-    own = Axis("own", s.place.extent)
+    own = Axis("own_place", s.place.extent)
     return r.scalar(substitute(s.value, {s.place: ix(own)})).code, r.scalar(s.value).code
 
 

@@ -105,18 +105,18 @@ def _operand(
         text = inner.scalar(o.value).code
     by_major = o.stride == 1 and o.k_stride != 1
     row, column = (
-        ("i % Tile::" + count, "i / Tile::" + count)
+        ("part % Tile::" + count, "part / Tile::" + count)
         if by_major
         else (
-            "i / Tile::kDepth",
-            "i % Tile::kDepth",
+            "part / Tile::kDepth",
+            "part % Tile::kDepth",
         )
     )
-    place = f"{row} * Tile::kDepth + {column}" if by_major else "i"
+    place = f"{row} * Tile::kDepth + {column}" if by_major else "part"
     kind = TYPES[element.name]
     inside = f"{axis.name} < {inner.index(axis.extent)} && {s.k.name} < {inner.index(s.k_hi)}"
     return inner.lines(
-        f"for (int i = thread_number; i < Tile::{count} * Tile::kDepth; i += Tile::kThreads) {{",
+        f"for (int part = thread_number; part < Tile::{count} * Tile::kDepth; part += Tile::kThreads) {{",
         f"  const {r.place} {axis.name} = {inner.index(lo)} + {row}, {s.k.name} = {s.k.name}_lo + {column};",
         f"  {name}_tile[{place}] = {kind}({inside} ? {text} : 0.0f);",
         "}",
@@ -133,11 +133,11 @@ def tile_lines(s: ForTile, body: Lines, r: Renderer) -> Lines:
     """The loop over the elements of a tile, each by one thread."""
     m, n = s.m.name, s.n.name
     ends = f"{m} < {r.index(s.m_hi)} && {n} < {r.index(s.n_hi)}"
-    values = [f"const float {x.name} = {acc}[i];" for x, acc in ((s.value, s.acc), *s.more)]
+    values = [f"const float {x.name} = {acc}[part];" for x, acc in ((s.value, s.acc), *s.more)]
     lo = r.index(s.m_lo), r.index(s.n_lo)
     return r.lines(
-        "for (int i = thread_number; i < Tile::kRows * Tile::kColumns; i += Tile::kThreads) {",
-        f"  const {r.place} {m} = {lo[0]} + i / Tile::kColumns, {n} = {lo[1]} + i % Tile::kColumns;",
+        "for (int part = thread_number; part < Tile::kRows * Tile::kColumns; part += Tile::kThreads) {",
+        f"  const {r.place} {m} = {lo[0]} + part / Tile::kColumns, {n} = {lo[1]} + part % Tile::kColumns;",
         f"  if ({ends}) {{",
         *("    " + v for v in values),
         body.indented().indented(),
