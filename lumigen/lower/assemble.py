@@ -14,17 +14,18 @@ from lumigen.cost import Cost, computed_in, cost
 from lumigen.dtype import DType, f32
 from lumigen.errors import LoweringFailed, SourceLocation
 from lumigen.graph import Graph, tensor_of
-from lumigen.index import Axis, Dim, Ix, ix
+from lumigen.index import Dim, Ix, ix
 from lumigen.kernel_words import RESERVED
 from lumigen.lower.arena import Lifetime, plan_arena
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.built import Built
 from lumigen.lower.canonical import Canonical, asked_once, canonical, with_buffers
-from lumigen.lower.devices import Device
+from lumigen.lower.devices import Device, Pick, heuristic
 from lumigen.lower.in_place import in_place
 from lumigen.lower.join import join_regions
 from lumigen.lower.join_grids import join_grids
 from lumigen.lower.layout import choose_layouts
+from lumigen.lower.loops import loops_of, step_of
 from lumigen.lower.operand_names import (
     kernel_name,
     kernel_words,
@@ -35,7 +36,6 @@ from lumigen.lower.operand_names import (
 from lumigen.lower.partition import partition
 from lumigen.lower.parts import Part, take_parts
 from lumigen.lower.periodic import periodic
-from lumigen.lower.plan_region import Candidate
 from lumigen.lower.retype import retype_temporaries
 from lumigen.lower.skeletons import Skeletons
 from lumigen.lower.slices import Slice, take_slices
@@ -145,15 +145,6 @@ class LoweredKernel:
             out[d] = identifier(d.name, taken)
             taken |= {out[d]}
         return out
-
-
-Pick = Callable[
-    [Region, Region], Candidate | None
-]  # of a canonical region and the same on named buffers
-
-
-def heuristic(_canonical: Region, _named: Region) -> None:
-    """Picks nothing: the first candidate of each space runs."""
 
 
 @dataclass(frozen=True)
@@ -453,7 +444,7 @@ class _Model:
                     uses.setdefault(held.name, []).append(2 * i)
                     size[held.name] = elements(held.dims) * held.dtype.itemsize
                     sliced |= {held.name} if held is not b else set()
-        for begin, end in loops_of(steps):
+        for begin, end in loops_of(s.repeats for s in steps):
             for name, used in uses.items():
                 inside = [begin <= i < end for i in used]
                 if any(inside) and (name in sliced or not all(inside)):
@@ -531,23 +522,3 @@ class _Model:
         if actual.role is Role.COUNTER:
             return CounterArg(int(actual.name), elements(actual.dims).const)
         return SlotArg(place[actual.name])
-
-
-def step_of(axis: Axis) -> Dim:
-    """The number of a loop's step, as a program counts it."""
-    most = axis.extent.bounds()[1]
-    return Dim(axis.name, 0, 2**62 if most is None else most - 1)
-
-
-def loops_of(steps: list[_Step]) -> list[list[int]]:
-    """The first use and the number after the last one in each loop, inner loops first."""
-    spans: dict[tuple[Repeat, ...], list[int]] = {}
-    out: list[list[int]] = []
-    before: tuple[Repeat, ...] = ()
-    for i, path in enumerate([*(s.repeats for s in steps), ()]):
-        ended = (before[:n] for n in range(len(before), 0, -1) if path[:n] != before[:n])
-        out.extend(map(spans.pop, ended))
-        for depth in range(1, len(path) + 1):
-            spans.setdefault(path[:depth], [2 * i, 2 * i])[1] = 2 * i + 1
-        before = path
-    return out

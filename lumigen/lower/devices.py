@@ -36,6 +36,13 @@ from lumigen.schedule import Schedule
 from lumigen.verify.plan import verify as verify_plan
 
 Products = Callable[[Region, Scheduled], Iterator[Candidate]]
+Pick = Callable[
+    [Region, Region], Candidate | None
+]  # of a canonical region and the same on named buffers
+
+
+def heuristic(_canonical: Region, _named: Region) -> None:
+    """Picks nothing: the first candidate of each space runs."""
 
 
 @dataclass(frozen=True)

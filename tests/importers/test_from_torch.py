@@ -83,6 +83,16 @@ def test_an_mlp_at_several_batches() -> None:
     assert names == ["down.bias", "down.weight", "norm.bias", "norm.weight", "up.bias", "up.weight"]
 
 
+class Twice(torch.nn.Module):
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a * 2 + b
+
+
+def test_one_tensor_as_the_example_of_two_inputs_is_two() -> None:
+    x = torch.randn(3, 4)
+    agrees(Twice(), (x, x), (torch.randn(3, 4), torch.randn(3, 4)))
+
+
 def test_lines_are_those_of_the_author() -> None:
     model = lg.from_torch(Mlp(), (torch.randn(3, 8),))
     (_, graph), *_ = model.trace().entries

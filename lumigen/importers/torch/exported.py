@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch.fx import GraphModule
+from torch.utils import _pytree as pytree
 
 from lumigen.importers.torch.aten import reason_of, row_of
 from lumigen.importers.torch.faults import fault, refuse_assigned, refuse_shared
@@ -31,13 +32,25 @@ def export(
     try:
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
-            program = torch.export.export(
-                module, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes
-            )
+            given, named = _apart(tuple(args), dict(kwargs or {}))
+            program = torch.export.export(module, given, named, dynamic_shapes=dynamic_shapes)
     except Exception as e:  # of PyTorch, or of the module itself
         raise fault(module, name, e) from e
     refuse_assigned(module, name, warned)
     return program
+
+
+def _apart(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The same inputs, each an object of its own: torch.export takes two that are one tensor for one input."""
+    seen: set[int] = set()
+
+    def own(x: Any) -> Any:
+        if not isinstance(x, torch.Tensor) or id(x) not in seen:
+            seen.add(id(x))
+            return x
+        return x.detach().clone().requires_grad_(x.requires_grad)
+
+    return pytree.tree_map(own, (args, kwargs))
 
 
 def functional(program: torch.export.ExportedProgram, name: str) -> torch.export.ExportedProgram:
