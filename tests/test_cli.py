@@ -412,7 +412,6 @@ def test_mistakes_in_a_model_file(
 # a command, what its error says
 REFUSED = [
     ("compile nope.py", "[model] nope.py: there is no such file. "),
-    ("compile {digits} --target tpu", "[target] tpu cannot be used: there is no such target"),
     ("compile {digits} --target cuda:sm_35", "'sm_35' is no architecture"),
     ("compile {digits} --target tpu", "there is no such target. Choose one of: cpu, cuda, metal."),
     ("compile {digits} --weights no.safetensors", "no.safetensors cannot be used: there is no"),
