@@ -136,14 +136,16 @@ PEERS = {
     "torch.compile": torch_compile_peer,
     "onnxruntime": onnxruntime_peer,
 }
+TUNED = "tuned"  # ours too: what a search of `--tune` seconds makes of all rows together
+PEERS[TUNED] = lumigen_peer
 NEEDS = {"onnxruntime": ("onnxruntime", "onnx")}
 
 
 # --- what they are built from ---------------------------------------------------------------------
 
 
-def emit(directory: Path, names: Sequence[str]) -> None:
-    """A project with an entry for each case, compiled, with its Python module."""
+def emit(directory: Path, names: Sequence[str], tune: float | None = None) -> None:
+    """A project with an entry for each case, compiled, with its Python module; searched for so many seconds."""
     import lumigen as lg
     from lumigen.compile import compile_project
 
@@ -161,7 +163,7 @@ def emit(directory: Path, names: Sequence[str]) -> None:
         weights |= {f"{name}.{key}": value.numpy() for key, value in state.items()}
     known = set(model.weight_names().values())
     weights = {key: value for key, value in weights.items() if key in known}
-    compile_project(model.trace(), directory=directory, weights=weights, force=True)
+    compile_project(model.trace(), directory=directory, weights=weights, force=True, tune=tune)
 
 
 def specs(lg: Any, case: LayerCase) -> dict[str, Any]:
@@ -216,6 +218,7 @@ def main() -> None:
     parser.add_argument(
         "--built", action="store_true", help="what the last run built is still good"
     )
+    parser.add_argument("--tune", type=float, help="seconds: a searched project runs beside ours")
     options = parser.parse_args()
     names = options.cases.split(",") if options.cases else list(CASES)
     if unknown := sorted(set(names) - set(CASES)):
@@ -223,8 +226,9 @@ def main() -> None:
     rounds = options.rounds or (5 if options.quick else harness.ROUNDS)
     options.work.mkdir(parents=True, exist_ok=True)
     about = harness.machine()
-    wanted = options.peers.split(",") if options.peers else list(PEERS)
-    peers = harness.available([p for p in PEERS if p in wanted or p == "lumigen"], NEEDS)
+    wanted = {"lumigen", *(options.peers.split(",") if options.peers else PEERS)}
+    wanted -= {TUNED} if options.tune is None else set()
+    peers = harness.available([p for p in PEERS if p in wanted], NEEDS)
     workers: list[Worker] = []
     try:
         prepare(workers, options, names, peers)
@@ -249,10 +253,14 @@ def prepare(
     project = options.work / "layers-cpu"
     if not options.built:
         emit(project, names)
+        if TUNED in peers:
+            emit(options.work / TUNED, names, options.tune)
         for name in names if "onnxruntime" in peers else ():
             export(name, options.work / "onnx")
-    more = {"project": str(project), "cases": list(names)}
-    workers.extend(harness.start(__file__, peer, 1, options.work, **more) for peer in peers)
+    for peer in peers:
+        own = options.work / TUNED if peer == TUNED else project
+        more = {"project": str(own), "cases": list(names)}
+        workers.append(harness.start(__file__, peer, 1, options.work, **more))
     harness.await_all(workers)
 
 
@@ -265,7 +273,7 @@ def table(samples: Sequence[Samples], peers: Sequence[str]) -> Iterator[str]:
     yield "| " + " | ".join(["---"] * (len(others) + 4)) + " |"
     for name in dict.fromkeys(s.case for s in samples):
         by = {s.peer: s for s in samples if s.case == name}
-        ours, rest = by["lumigen"], [by[p] for p in others if p in by]
+        ours, rest = by["lumigen"], [by[p] for p in others if p in by and p != TUNED]
         times = [f"{by[p].seconds * 1e6:.4g}" if p in by else "-" for p in others]
         share, mark = "-", ""
         if rest:
