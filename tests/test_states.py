@@ -147,10 +147,19 @@ def product(x: lg.Tensor, pos: lg.Tensor) -> lg.Tensor:
     return (x @ s.transpose(0, 1)).softmax(-1) @ s
 
 
+def one_sequence(x: lg.Tensor, pos: lg.Tensor) -> lg.Tensor:
+    """An axis of one element, as that of a batch in a cache: it has one place, however it is written."""
+    s = nn.State("s", (1, 8, 6))
+    s[:, pos : pos + x.shape[0]] = x.unsqueeze(0)
+    s[...] = lg.where(lg.arange(8).view(1, 8, 1) == pos, s * 2, s)
+    return s.sum(-1)
+
+
 X = {"x": lg.spec(N, 6)}
 AT = {**X, "pos": POSITION}
 CASES = (
     Case("a window", window, AT),
+    Case("one sequence", one_sequence, AT),
     Case("one position", one_position, {"x": lg.spec(3), "pos": POSITION}),
     Case("a window along memory", along_memory, {"x": lg.spec(N), "pos": POSITION}),
     Case("layers of a stack", layers, AT),

@@ -15,6 +15,7 @@ from itertools import pairwise
 from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, ix
 from lumigen.lower.canonical import with_buffers
+from lumigen.lower.window import is_at
 from lumigen.region import Buffer, Read, Region, Role, Store, lookup_sources, read, walk
 
 
@@ -75,7 +76,7 @@ class _Placing:
             for before, b in pairwise(held):
                 store = writers[b]
                 for e in walk([store.value]):
-                    elsewhere = isinstance(e, Read) and e.source == before and e.at != store.at
+                    elsewhere = isinstance(e, Read) and e.source == before and not is_at(e, store)
                     if elsewhere or before in lookup_sources(e):
                         yield b
 

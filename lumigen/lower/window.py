@@ -34,7 +34,7 @@ def windowed(store: Store) -> tuple[Store, tuple[Cmp, ...]]:
     if not isinstance(changed, Choose) or not isinstance(changed.condition, Holds):
         return store, ()
     kept = changed.otherwise
-    if not isinstance(kept, Read) or kept.source != store.dst or kept.at != store.at:
+    if not isinstance(kept, Read) or kept.source != store.dst or not is_at(kept, store):
         return store, ()
     where = changed.condition.conditions
     moved: dict[Axis, Ix] = {}
@@ -60,6 +60,12 @@ def windowed(store: Store) -> tuple[Store, tuple[Cmp, ...]]:
     if asked and not is_safe(value, inside=True):
         value = choose(holds(asked), value, const(0, value.dtype))
     return replace(store, axes=tuple(axes), at=at, value=value), asked
+
+
+def is_at(e: Read, store: Store) -> bool:
+    """Whether a read of a buffer of the same extents is of the place that is stored; one element has one place."""
+    places = zip(e.at, store.at, store.dst.dims, strict=True)
+    return all(a == b or extent == 1 for a, b, extent in places)
 
 
 def _window(axis: Axis, conditions: tuple[Cmp, ...]) -> tuple[Ix, Ix, bool] | None:
