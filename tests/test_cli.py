@@ -420,7 +420,7 @@ REFUSED = [
     ("compile {digits} -o full", "full is not empty and has no complete manifest.json of lumigen"),
     ("compile {digits} -o full/a.txt", "[compile] full/a.txt is a file, and a project is a"),
     ("compile {digits} -o damaged", "damaged is not empty and has no complete manifest.json of"),
-    ("compile .", "[model] .: it is a directory. Name a Python file in it."),
+    ("compile .", "[checkpoint] . cannot be used: it has no config.json."),
     ("compile full/a.txt", "a.txt: it ends in .txt, and Python files end in .py. Name"),
     ("compile full/w.safetensors", "a .safetensors file holds no model. Name the Python file of"),
     (
