@@ -261,13 +261,17 @@ def test_options_that_do_not_fit(options: tuple[str, ...], text: str, rng, tmp_p
     assert text in found
 
 
-def test_options_of_onnx_are_for_onnx(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("options", "says"), [(("--dim", "n=3"), "with an imported model"), (("--explain",), "ONNX")]
+)
+def test_options_of_imported_models_are_for_them(
+    tmp_path: Path, options: tuple[str, ...], says: str
+) -> None:
     file = tmp_path / "model.py"
     file.write_text("", encoding="utf-8")
-    for options in (("--dim", "n=3"), ("--explain",)):
-        code, _, text = call("compile", str(file), *options, "-q")
-        assert code == 1
-        assert "ONNX" in text
+    code, _, text = call("compile", str(file), *options, "-q")
+    assert code == 1
+    assert says in text
 
 
 def test_the_package_is_asked_for(monkeypatch, rng) -> None:
