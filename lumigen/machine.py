@@ -34,6 +34,9 @@ class Steps:
     tile: int  # points of a side of a tile of products
     lanes: int  # points of a vector
     worth: int  # a launch is to save one of so many parts of the time at least: less is within the error
+    worth_of_largest: (
+        int  # the same of a value that is larger than all that its regions read and store
+    )
 
 
 @dataclass(frozen=True)

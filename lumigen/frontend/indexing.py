@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from lumigen.dtype import i64
 from lumigen.errors import BadArgument, DimSpecialised, DtypeMismatch, RankMismatch
+from lumigen.frontend import compare
 from lumigen.frontend.compare import eq, where
 from lumigen.frontend.extents import check_extent, enough, of_quotient
 from lumigen.frontend.movement import (
@@ -105,13 +106,28 @@ def _looked_up(a: Edge, by_data: dict[int, Edge]) -> Edge:
 
 
 def linear(keys: Sequence[Edge], extents: Sequence[Ix]) -> tuple[Edge, tuple[Ix, ...]]:
-    """Positions in axes as a position in all of them in a row, in the keys' common shape."""
+    """Positions in axes as a position in all of them in a row, in the keys' common shape.
+
+    Positions outside of the first axis stay outside; in the others they are those of its ends, so that no sum wraps
+    around.
+    """
     total: Edge | None = None
     for key, extent in zip(keys, extents, strict=True):
         at = from_the_end(_need_index("index", key), extent)
+        if len(keys) > 1 and not _is_within(at, extent):
+            low, high = (-1, extent) if total is None else (0, extent - 1)
+            at = compare.minimum(compare.maximum(at, low), size(high))
         total = at if total is None else add(mul(total, size(extent)), at)
     assert total is not None
     return total, total.shape
+
+
+def _is_within(index: Edge, extent: Ix) -> bool:
+    """Whether it is declared to be a position in an axis."""
+    if index.node.op is not Op.INPUT:
+        return False
+    bounds = tensor_of(index.node).range
+    return bounds is not None and bounds[0] >= 0 and is_nonnegative(extent - 1 - bounds[1])
 
 
 def _without_ellipsis(a: Edge, keys: list[Key]) -> list[Key]:

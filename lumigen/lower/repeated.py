@@ -14,6 +14,7 @@ from lumigen.lower.skeletons import Skeletons
 from lumigen.lower.work import work
 from lumigen.machine import Steps
 from lumigen.ops import Op
+from lumigen.region import Region
 
 
 def repeated(g: CutGraph, skeletons: Skeletons, steps: Steps) -> list[Node]:
@@ -79,4 +80,11 @@ def _saved(g: CutGraph, skeletons: Skeletons, steps: Steps, n: Node, roots: list
         skeletons.runs_whole(after) or not skeletons.runs_whole(before)
         for before, after in zip(regions, left, strict=True)
     )
-    return gain if gain * steps.worth >= whole and fits else 0
+    worth = steps.worth_of_largest if _is_largest(n, regions) else steps.worth
+    return gain if gain * worth >= whole and fits else 0
+
+
+def _is_largest(n: Node, regions: list[Region]) -> bool:
+    """Whether a value has more elements than all that regions read and store: memory grows where it is stored."""
+    buffers = (b for r in regions for b in (*r.reads(), *(s.dst for s in r.stores)))
+    return all(volume_of(b.dims) < volume_of(n.shape) for b in buffers)

@@ -98,7 +98,8 @@ STEPS = Steps(
     cache=256 * 1024,
     tile=64,
     lanes=16,
-    worth=64,
+    worth=16,
+    worth_of_largest=4,
 )
 BASELINE = Processor(
     name="baseline",
