@@ -28,7 +28,18 @@ from lumigen.emit.lines import Lines, Uses
 from lumigen.emit.spelled import uses_of
 from lumigen.emit.widths import overflows_int
 from lumigen.errors import LoweringFailed
-from lumigen.index import Atom, Axis, Dim, Ix, Lookup, is_less, is_nonnegative, ix
+from lumigen.index import (
+    Atom,
+    Axis,
+    Dim,
+    Ix,
+    Lookup,
+    Remainder,
+    is_less,
+    is_nonnegative,
+    ix,
+    of_atom,
+)
 from lumigen.lower.assemble import LoweredKernel
 from lumigen.lower.scope import address
 from lumigen.names import identifier
@@ -168,6 +179,11 @@ def _inverse_by_dims(store: Store, element: Axis) -> tuple[dict[Axis, Ix], list[
     out: dict[Axis, Ix] = {}
     conditions: list[Cmp] = []
     for i, at in zip(store.at, _position(store, element), strict=True):
+        if (turned := _turned(i)) is not None:
+            axis, start, extent = turned
+            out[axis] = (at - start + extent) % extent
+            conditions.append(Cmp(axis.extent - 1 - out[axis]))
+            continue
         steps: dict[Axis, int] = {}
         for axis in (a for a in store.axes if a in i.axes):
             factor = i.coefficient(axis)
@@ -184,6 +200,19 @@ def _inverse_by_dims(store: Store, element: Axis) -> tuple[dict[Axis, Ix], list[
         conditions.append(Cmp(-rest))
     out.update({a: ix(0) for a in store.axes if a not in out})
     return out, [c for c in dict.fromkeys(conditions) if c.known() is not True]
+
+
+def _turned(index: Ix) -> tuple[Axis, Ix, Ix] | None:
+    """The axis, the start and the extent of `(start + axis) % extent`, the place in a ring; start is below extent."""
+    atom = next(iter(index.atoms()), None) if len(index.terms) == 1 and index.const == 0 else None
+    if not isinstance(atom, Remainder) or index != of_atom(atom):
+        return None
+    axes = [a for a in atom.numerator.axes if atom.numerator.coefficient(a) == 1]
+    start = atom.numerator.substitute({a: ix(0) for a in axes})
+    inside = is_nonnegative(start) and is_nonnegative(atom.denominator - 1 - start)
+    return (
+        (axes[0], start, atom.denominator) if len(axes) == 1 and inside and not start.axes else None
+    )
 
 
 def _reader(b: Buffer, names: _Names) -> str:
