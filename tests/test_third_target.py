@@ -67,6 +67,7 @@ def test_a_third_target_runs(plain: str, tmp_path: Path, rng: np.random.Generato
 NO_TARGETS = {
     "frontend/offered.py": "names of PyTorch's that users may look for",
     "frontend/primitive.py": "devices of PyTorch, and what to say instead of `to`",
+    "importers/hugging_face/processed.py": "a device of PyTorch",
     "cli/__init__.py": "the examples in a help text",
     "cli/options.py": "the example in a help text",
     "names.py": "words of CUDA's headers, which users may not choose whatever the target is",

@@ -103,11 +103,13 @@ def _halved(
 
     A position moves on, by steps of halving lengths, if the last element that it would leave behind passes.
     """
-    turns = _most(rows.extents[-1]).bit_length()
+    most = _most(rows.extents[-1])
+    turns = most.bit_length()
     steps = stack([constant(1 << k, i64) for k in reversed(range(turns))])
 
     def body(carries: list[Edge], elements: list[Edge]) -> tuple[list[Edge], list[Edge]]:
-        place, step = (rows.of(e) for e in (*carries, *elements))
+        # within the row, and known to be: their sum does not wrap around
+        place, step = (rows.of(e).clamp(0, most) for e in (*carries, *elements))
         to = place + step
         return [where((to <= count) & passes(taken(rows, to - 1)), to, place).edge], []
 
