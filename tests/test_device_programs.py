@@ -334,6 +334,8 @@ INDEXED: dict[str, Callable[..., Any]] = {
     "written_out": lambda x, i, j, s: x.index_select(0, lg.where(i < 0, i + x.shape[0], i)),
     "greatest": lambda x, i, j, s: x[s.argmax(-1)],
     "product_of_indices": lambda x, i, j, s: x[i * j],
+    "table_from_an_offset": lambda x, i, j, s: F.embedding(i + 2, x),
+    "gathered_from_an_offset": lambda x, i, j, s: x.gather(0, (i + 1).unsqueeze(1).expand(9, 24)),
     "sorted": lambda x, i, j, s: x[s.topk(3, -1).indices],
 }
 
