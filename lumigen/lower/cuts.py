@@ -13,8 +13,6 @@ from itertools import chain, combinations
 
 from lumigen.dtype import computed
 from lumigen.graph import Node
-from lumigen.index import ix
-from lumigen.integers import comparable
 from lumigen.lower.contractions import (
     contractions_beside,
     has_nested_contraction,
@@ -36,11 +34,11 @@ from lumigen.lower.cut_graph import MONOIDS, CutGraph
 from lumigen.lower.guard import guard_reductions
 from lumigen.lower.join import fold_together
 from lumigen.lower.places import is_whole, is_widened
-from lumigen.lower.positions import bound_by, picked_by
+from lumigen.lower.positions import bound_by, is_compared, picked_by
 from lumigen.lower.repeated import repeated
 from lumigen.lower.skeletons import Skeletons, becomes_states, is_only_folded, is_product
 from lumigen.ops import SOURCES, TRANSCENDENTALS, Op
-from lumigen.region import Expr, Reduce, Region, as_index, free_axes, walk
+from lumigen.region import Reduce, Region, free_axes, walk
 
 FirstRule = Callable[[CutGraph], Iterable[Node]]
 Rule = Callable[[CutGraph, Skeletons], Iterable[Node]]
@@ -126,7 +124,7 @@ def computed_positions(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]
         return []
     axes, value = g.inlined(at)
     is_whole_tensor = volume(free_axes(value)) == volume_of(at.shape) or not axes
-    return [at] if is_whole_tensor and not _is_compared(value) else []
+    return [at] if is_whole_tensor and not is_compared(value) else []
 
 
 def computed_bounds(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
@@ -135,13 +133,7 @@ def computed_bounds(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
     if at is None or at.op in SOURCES or at in g.cut or not g.reduced_to(n):
         return []
     is_many = volume_of(n.shape) >= skeletons.storing.table * volume_of(at.shape)
-    return [at] if is_many and not _is_compared(g.inlined(at)[1]) else []
-
-
-def _is_compared(value: Expr) -> bool:
-    """Whether an integer is an index expression that positions are compared with, as it cannot wrap around."""
-    at = as_index(value)
-    return at is not None and comparable(at, ix(0))
+    return [at] if is_many and not is_compared(g.inlined(at)[1]) else []
 
 
 def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tuple[Node, bool]]:

@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 
 from lumigen.graph import Edge, Node, axes_of, literal_of
-from lumigen.index import Axis
+from lumigen.index import Axis, ix
+from lumigen.integers import comparable
 from lumigen.lower.places import is_whole
 from lumigen.ops import Op
+from lumigen.region import Expr, as_index
 from lumigen.view import position
 
 
@@ -41,6 +43,12 @@ def bound_by(n: Node) -> Node | None:
         if position_edge.node.op is Op.IOTA and along and not _varies(other, along):
             return other.node
     return None
+
+
+def is_compared(value: Expr) -> bool:
+    """Whether an integer is an index expression that positions are compared with, as it cannot wrap around."""
+    at = as_index(value)
+    return at is not None and comparable(at, ix(0))
 
 
 def _not_below(e: Edge) -> Iterator[tuple[Edge, Edge]]:
