@@ -162,7 +162,7 @@ def test_programs_have_a_text_for_gpus() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["cpu", "cuda"])
-@pytest.mark.parametrize("seed", range(203, 205))
+@pytest.mark.parametrize("seed", [203])
 def test_many_programs_have_a_text(seed: int, target: str) -> None:
     wrong = unlowered(drawn(2 * BATCH, seed), target)
     assert not wrong, f"{len(wrong)} fail. The shortest:\n\n{min(wrong, key=len)}"
