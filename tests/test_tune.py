@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from lumigen.search.asked import asked_for
 from lumigen.search.book import Book, Found, book_of, key_of, text_of
 from lumigen.search.choice import Choice, beginnings, candidate_of, near
 from lumigen.search.trial import Job, Timed, Trials
-from lumigen.search.tune import Climb, Search, tune
+from lumigen.search.tune import Climb, Search, model_of, tune
 from lumigen.target import HOST, parse_target
 from lumigen.targets.cpu.device import CPU
 
@@ -171,8 +172,8 @@ class MadeUp:
 
 
 def climbed(wrong: frozenset[str] = frozenset()) -> dict[Region, Climb]:
-    search = Search(entries_of(), CPU, f32)
-    search.trials = MadeUp(wrong)  # pyright: ignore[reportAttributeAccessIssue]
+    trials: Any = MadeUp(wrong)
+    search = Search(partial(model_of, entries_of(), CPU, f32), trials)
     (before,) = search.measure([{}])
     climbs = [Climb(r, CPU, next(beginnings(r, CPU)), t, t) for r, t in before.items()]
     for _ in range(60):
@@ -278,6 +279,23 @@ def test_a_database_that_cannot_be_read_is_set_aside(kept: Path, content: bytes)
     winners.keep({"a": FOUND}, "here", 1.0)
     assert winners.known(["a"], "here", 1.0) == Book({"a": FOUND})
     assert kept.with_suffix(".unreadable").read_bytes() == content
+
+
+def test_a_database_that_is_in_use_or_out_of_reach_is_left(
+    kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    winners.keep({"a": FOUND}, "here", 1.0)
+    monkeypatch.setattr(winners, "SECONDS", 0.1)
+    with sqlite3.connect(kept, isolation_level=None) as other:
+        other.execute("begin exclusive")
+        assert winners.known(["a"], "here", 1.0) == Book({})
+        winners.keep({"b": FOUND}, "here", 1.0)
+        other.execute("rollback")
+    other.close()
+    assert winners.known(["a", "b"], "here", 1.0) == Book({"a": FOUND})
+    monkeypatch.setenv("LUMIGEN_CACHE", str(kept))  # a file
+    winners.keep({"a": FOUND}, "here", 1.0)
+    assert winners.known(["a"], "here", 1.0) == Book({})
 
 
 def test_a_database_of_other_columns_is_set_aside(kept: Path) -> None:

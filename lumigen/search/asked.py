@@ -37,14 +37,14 @@ class Asked:
 
     def book(self, entries: Entries, device: Device, dtype: DType, at: Stages) -> Book:
         """The file's choices, or those that a search finds."""
-        if self.seconds is None:
+        seconds = self.seconds
+        if seconds is None:
             return self.given
 
         def tell(news: News) -> None:
             what = f"{news.trials} trials, {news.before * 1e3:.3g} ms, now {news.best * 1e3:.3g} ms"
             at.step("tune", int(news.seconds), int(seconds), what)
 
-        seconds = self.seconds
         with at.stage("tune"):
             return tune(entries, device, dtype, seconds, os.cpu_count() or 1, tell)
 

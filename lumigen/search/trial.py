@@ -24,10 +24,8 @@ from lumigen.lower.assemble import LoweredKernel, LoweredModel
 from lumigen.program import Program, StateInfo, Stored
 
 ALIKE = "kernel"  # what a kernel is called in its library: the name counts the kernels of a model
-LEAST_SECONDS, SLOWER = (
-    20.0,
-    50,
-)  # a trial may take as long, or so many times what the first one took
+# How long a trial may take: seconds, or so many times what the first one took.
+LEAST_SECONDS, SLOWER = 20.0, 50
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
 from time import monotonic
 
@@ -97,21 +98,12 @@ class Climb:
 class Search:
     """The trials of one model."""
 
-    trials: Trials
-
-    def __init__(self, entries: Entries, device: Device, dtype: DType) -> None:
-        self.entries, self.device, self.dtype = entries, device, dtype
-
-    def model(self, choices: Choices) -> LoweredModel:
-        def pick(canonical: Region, named: Region) -> Candidate | None:
-            choice = choices.get(canonical)
-            return None if choice is None else candidate_of(choice, named, self.device)
-
-        return assemble(self.entries, self.device, dtype=self.dtype, pick=pick)
+    def __init__(self, make: Callable[[Choices], LoweredModel], trials: Trials) -> None:
+        self.make, self.trials = make, trials
 
     def measure(self, several: Sequence[Choices]) -> list[Mapping[Region, float]]:
         """For each trial the seconds of its regions; of those that crash or are wrong there are none."""
-        models = [self.model(c) for c in several]
+        models = [self.make(c) for c in several]
         jobs = self.trials.build(models)
         out: list[Mapping[Region, float]] = []
         for choices, model, job in zip(several, models, jobs, strict=True):
@@ -133,6 +125,16 @@ class Search:
             (found,) = self.measure([{r: choices[r] for r in half}])
             out.update({r: found[r] for r in half if r in found})
         return out
+
+
+def model_of(entries: Entries, device: Device, dtype: DType, choices: Choices) -> LoweredModel:
+    """The model with these choices; other regions run as the heuristic says."""
+
+    def pick(canonical: Region, named: Region) -> Candidate | None:
+        choice = choices.get(canonical)
+        return None if choice is None else candidate_of(choice, named, device)
+
+    return assemble(entries, device, dtype=dtype, pick=pick)
 
 
 def of_regions(model: LoweredModel, timed: Timed) -> dict[Region, float]:
@@ -158,15 +160,15 @@ def tune(
     trial and nothing else. What an earlier search of at least as many seconds found is taken as it is.
     """
     end = monotonic() + seconds
-    search = Search(entries, device, dtype)
-    plain = search.model({})
+    make = partial(model_of, entries, device, dtype)
+    plain = make({})
     regions = {key_of(k.of): k.of for k in plain.kernels if k.of is not None}
     where = winners.machine(threads)
     known = winners.known([*regions], where, seconds)
     if len(known.found) == len(regions):
         return faster(known)
     with Trials(threads) as trials:
-        search.trials = trials
+        search = Search(make, trials)
         (job,) = trials.build([plain])
         timed = None if job is None else trials.begin(job)
         if timed is None:

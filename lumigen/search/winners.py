@@ -9,9 +9,10 @@ import hashlib
 import json
 import platform
 import sqlite3
-from collections.abc import Generator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 from lumigen import debug
 from lumigen.fast_lane import FLAGS
@@ -23,6 +24,11 @@ TABLE = """
 create table if not exists winner (
   machine text, region text, budget real, found text, primary key (machine, region)
 )"""
+SENSELESS = (
+    "SQLITE_NOTADB",
+    "SQLITE_CORRUPT",
+    "SQLITE_ERROR",
+)  # the last one: it has other columns
 SECONDS = 30.0  # that another process may keep the database to itself
 
 
@@ -36,12 +42,9 @@ def machine(threads: int) -> str:
 
 def known(regions: list[str], where: str, budget: float) -> Book:
     """The winners of these regions on a machine, found in searches of at least so many seconds."""
-    if not database().exists():
-        return Book({})
     query = "select region, found from winner where machine = ? and budget >= ?"
-    with _opened() as opened:
-        rows: list[tuple[str, str]] = opened.execute(query, (where, budget)).fetchall()
     wanted = set(regions)
+    rows = _asked(lambda db: db.execute(query, (where, budget)).fetchall())
     return Book({region: found_of(json.loads(text)) for region, text in rows if region in wanted})
 
 
@@ -51,8 +54,7 @@ def keep(found: Mapping[str, Found], where: str, budget: float) -> None:
       insert into winner values (?, ?, ?, ?) on conflict (machine, region) do update
       set budget = excluded.budget, found = excluded.found where excluded.budget >= winner.budget"""
     rows = [(where, key, budget, json.dumps(object_of(f))) for key, f in found.items()]
-    with _opened() as opened, opened:
-        opened.executemany(query, rows)
+    _asked(lambda db: db.executemany(query, rows).fetchall())
 
 
 def database() -> Path:
@@ -60,26 +62,18 @@ def database() -> Path:
     return debug.cache_dir() / "search.db"
 
 
-@contextmanager
-def _opened() -> Generator[sqlite3.Connection]:
+def _asked(question: Callable[[sqlite3.Connection], list[Any]]) -> list[Any]:
+    """The answer; none where the database cannot be had, as it is a cache. One that makes no sense is set aside."""
     place = database()
-    place.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        opened = _connected(place)
-    except sqlite3.DatabaseError:
-        place.replace(place.with_suffix(".unreadable"))
-        opened = _connected(place)
-    with closing(opened):
-        yield opened
-
-
-def _connected(place: Path) -> sqlite3.Connection:
-    opened = sqlite3.connect(place, timeout=SECONDS)
-    try:
-        opened.execute("pragma journal_mode = wal")
-        opened.execute(TABLE)
-        opened.execute("select machine, region, budget, found from winner limit 1")
-    except sqlite3.DatabaseError:
-        opened.close()
-        raise
-    return opened
+    for _ in range(2):
+        with suppress(OSError):
+            place.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with closing(sqlite3.connect(place, timeout=SECONDS)) as db, db:
+                db.execute(TABLE)
+                return question(db)
+        except sqlite3.Error as why:
+            if why.sqlite_errorname not in SENSELESS:
+                return []
+            place.replace(place.with_suffix(".unreadable"))
+    return []
