@@ -98,6 +98,7 @@ class Vectors:
 
     window: int  # points of an axis: fewer fill no vector
     least: int  # points of a reduced axis: fewer are not worth a loop over lanes
+    divided: int  # points of a factor of a reduced axis: fewer leave lanes of a loop over it idle
     scanned: int  # of a row that is scanned one element after the other; longer ones by vectors
     pieces: int  # points of an axis that a kernel may have a store for each of; 0: none
 

@@ -21,6 +21,7 @@ from lumigen.lower.beside import (
 from lumigen.lower.block_fold import find_foldable, parts_of_rows
 from lumigen.lower.cascade import find_cascade
 from lumigen.lower.contract import Columns, Contraction, Products, find_products
+from lumigen.lower.factors import split_reductions
 from lumigen.lower.implicit import has_windows, rows_packed_before, rows_place
 from lumigen.lower.pipeline import flat_pair, multiplied_in
 from lumigen.lower.row_fold import find_plain_rows, find_row_fold
@@ -52,7 +53,7 @@ def plan_loops(region: Region, machine: Machine) -> RegionPlan:
 
     Of teams the block that ends last goes on to the rest, where that is little.
     """
-    pieces = split(merge_reduced(region), machine)
+    pieces = split(split_reductions(merge_reduced(region), machine.vectors.divided), machine)
     kernels = tuple(plan_sweeps(r, machine) for r in (*pieces.parts, pieces.rest))
     if pieces.parts and is_little(pieces, machine):
         *before, last, rest = kernels

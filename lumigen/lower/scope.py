@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from lumigen.condition import Cmp
-from lumigen.dtype import boolean, computed, f32
+from lumigen.dtype import boolean, computed, f32, i8, i32, u8
 from lumigen.index import (
     Axis,
     Ix,
@@ -117,11 +117,21 @@ def is_per_lane(e: Expr, lanes: Axis) -> bool:
         return any(factor is None for factor in affine) or not is_safe(e)
     if isinstance(e, Choose):
         return e.dtype is not f32 or not is_safe(e)
+    if isinstance(e, Prim) and (source := integers_read(e)) is not None:
+        return address(source.source, source.at).coefficient(lanes) is None
     if isinstance(e, Prim | Intrinsic):
         operands = {computed(a.dtype) for a in e.args}
         numeric = operands <= {f32} or operands <= {boolean, f32}
         return not (numeric and computed(e.dtype) in (f32, boolean))
     return isinstance(e, Index | Random)
+
+
+def integers_read(e: Prim) -> Read | None:
+    """The integers of memory that a cast makes floats of, which a load over lanes does on its way."""
+    source = e.args[0]
+    if e.op is not Op.CONTIGUOUS or computed(e.dtype) is not f32 or not isinstance(source, Read):
+        return None
+    return source if source.source.dtype in (i8, u8, i32) else None
 
 
 def lanes_fit(roots: Iterable[Expr], lanes: Axis) -> bool:
@@ -478,6 +488,7 @@ __all__ = [
     "address",
     "count_uses",
     "guarded",
+    "integers_read",
     "is_per_lane",
     "is_safe",
     "is_safe_index",

@@ -526,6 +526,30 @@ LUMIGEN_INLINE void store_bf16(uint16_t* p, Vec a, Lanes lanes) {
   store_as<BFloat16>(p, a, lanes);
 }
 
+// Lane i comes from the integer p[i], exactly but for int32 beyond 2^24, which are rounded.
+template <class T>
+struct alignas(sizeof(T) * kLanes < 16 ? sizeof(T) * kLanes : 16) IntPacket {
+  T at[kLanes];
+};
+template <class T>
+LUMIGEN_INLINE Vec load_widened(const T* p, FirstLanes l) {
+  return build([&](int i) { return i < l.n ? float(p[i]) : 0.0f; });
+}
+template <class T>
+LUMIGEN_INLINE Vec load_widened(const T* p, PacketLanes) {
+  const IntPacket<T> packet = *reinterpret_cast<const IntPacket<T>*>(p);
+  return build([&](int i) { return float(packet.at[i]); });
+}
+template <class T>
+LUMIGEN_INLINE Vec load_widened(const T* p, AllLanes) {
+  const bool is_packet = reinterpret_cast<uintptr_t>(p) % alignof(IntPacket<T>) == 0;
+  return is_packet ? load_widened(p, PacketLanes{}) : load_widened(p, FirstLanes{kLanes});
+}
+template <class T, class Lanes>
+LUMIGEN_INLINE Vec load_strided_widened(const T* p, int64_t stride, Lanes lanes) {
+  return build_lanes([&](int i) { return float(p[i * stride]); }, lanes);
+}
+
 // Lane i comes from p[i * stride], and goes there.
 template <class Lanes>
 LUMIGEN_INLINE Vec load_strided(const float* p, int64_t stride, Lanes lanes) {

@@ -140,7 +140,7 @@ SM_80 = StreamingGpu(
         idle=2,
         worth=8,
     ),
-    vectors=Vectors(window=8, least=4, scanned=32, pieces=0),
+    vectors=Vectors(window=8, least=4, divided=256, scanned=32, pieces=0),
     scans=ScanParts(workers=MULTIPROCESSORS, least=1 << 13, whole=256, fewest=4),
     teams=TEAMS,
     multiprocessors=MULTIPROCESSORS,

@@ -90,7 +90,9 @@ APPLE7 = Gpu(
         idle=2,
         worth=8,
     ),
-    vectors=Vectors(window=8, least=4, scanned=NEVER, pieces=0),  # a thread scans a row by itself
+    vectors=Vectors(
+        window=8, least=4, divided=256, scanned=NEVER, pieces=0
+    ),  # a thread scans a row by itself
     scans=ScanParts(workers=CORES, least=NEVER, whole=256, fewest=4),
     teams=TEAMS,
     multiprocessors=CORES,
