@@ -73,6 +73,12 @@ def new(name: str, as_json: bool) -> None:
     help="Search for faster kernels on this machine for so long: 90s, 2m, 1h.",
 )
 @click.option(
+    "--seed",
+    metavar="NUMBER",
+    type=int,
+    help="With --tune: which random data is computed with, 0 to 1048576.",
+)
+@click.option(
     "--schedules",
     metavar="FILE",
     help="Take what a search has found, the schedules.json of its project, without one.",
@@ -102,6 +108,7 @@ def compile_command(
     embed_weights: bool,
     force: bool,
     tune: float | None,
+    seed: int | None,
     schedules: str | None,
     explain: bool,
     check: bool,
@@ -141,8 +148,9 @@ def compile_command(
             stages=stages,
             tune=tune,
             schedules=schedules,
+            seed=seed,
         )
-    for note in filter(None, (way, summary.note)):
+    for note in filter(None, (way, summary.note, *stages.said)):
         say(f"note: {note}")
     if summary.kept and summary.weights:
         say(f"note: {summary.kept}")

@@ -6,6 +6,7 @@ they gave in the first trial.
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
@@ -14,50 +15,63 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from time import monotonic
 from types import TracebackType
 from typing import Self
 
 from lumigen import debug
-from lumigen.errors import BuildFailed
-from lumigen.fast_lane import compiled, unit
 from lumigen.lower.assemble import LoweredKernel, LoweredModel
-from lumigen.program import Program, StateInfo, Stored
+from lumigen.program import KernelParameter, Program, StateInfo, Stored
+from lumigen.search.samples import Dims
+from lumigen.target_row import Target
+from lumigen.targets.measuring import Measuring, Ready
+from lumigen.tile import TileProgram
 
-ALIKE = "kernel"  # what a kernel is called in its library: the name counts the kernels of a model
 # How long a trial may take: seconds, or so many times what the first one took.
-LEAST_SECONDS, SLOWER = 20.0, 50
+LEAST_SECONDS, SLOWER = 5.0, 20
+FIRST = 600.0  # seconds that the first one may take
+COMPILING = 30.0  # seconds that a kernel's compilation may take
+
+Content = tuple[TileProgram, tuple[KernelParameter, ...]]  # what is compiled
+Samples = Mapping[str, tuple[Dims, ...]]  # of each entry, where it is measured
 
 
 @dataclass(frozen=True)
 class Job:
-    """What the worker runs."""
+    """What the worker runs, on one of several sets of random data."""
 
     programs: tuple[Program, ...]
     weights: tuple[Stored, ...]
     states: tuple[StateInfo, ...]
-    libraries: Mapping[str, Path]  # of kernels
-    scratch: Mapping[str, int]
-    threads: int
-    is_first: bool
+    counters: int
+    kernels: Mapping[str, Ready]
+    samples: Samples
+    data: int = 0
+    is_first: bool = False  # others are compared with it
+    is_timed: bool = True
 
 
 @dataclass(frozen=True)
 class Timed:
-    """Seconds of all launches of each kernel in one run of every entry, with all threads; which entries are wrong."""
+    """Seconds of all launches of each kernel in one run of every entry, at each sample; which entries are wrong."""
 
-    seconds: Mapping[str, float]
+    seconds: Mapping[str, tuple[float, ...]]
     wrong: tuple[str, ...]
     whole: float  # seconds that the trial took
 
 
 class Trials:
-    """A worker, started again when it has crashed or hung."""
+    """A worker, started again when it has crashed or hung; `seed` says which random data it has."""
 
-    def __init__(self, threads: int) -> None:
-        self.threads = threads
-        self.limit = 600.0
+    def __init__(
+        self, target: Target, measuring: Measuring, samples: Samples, threads: int, seed: int = 0
+    ) -> None:
+        self.target, self.measuring = target, measuring
+        self.samples, self.threads, self.seed = samples, threads, seed
+        self.limit = FIRST
         self.worker: subprocess.Popen[str] | None = None
-        self.first: Job | None = None
+        self.first: list[Job] = []  # what later ones are compared with
+        self.built: dict[Content, Ready | None] = {}
         self.folder = tempfile.TemporaryDirectory(prefix="lumigen-search-")
 
     @property
@@ -76,38 +90,55 @@ class Trials:
         self._end()
         self.folder.cleanup()
 
-    def build(self, models: Sequence[LoweredModel]) -> list[Job | None]:
-        """The jobs of models; None of one with a kernel that does not compile."""
-        rows = [[(k.name, *_unit(k)) for k in m.kernels] for m in models]
-        distinct = dict.fromkeys(text for one in rows for _, text, _ in one)
-        with ThreadPoolExecutor(self.threads) as pool:
-            found = dict(zip(distinct, pool.map(_library, distinct), strict=True))
-        return [self._job(m, one, found) for m, one in zip(models, rows, strict=True)]
+    def new(self, models: Sequence[LoweredModel]) -> int:
+        """How many kernels of models were not compiled yet."""
+        return len({key for m in models for k in m.kernels if (key := _key(k)) not in self.built})
 
-    def _job(
-        self,
-        model: LoweredModel,
-        rows: Sequence[tuple[str, str, int]],
-        found: Mapping[str, Path | None],
-    ) -> Job | None:
-        libraries = {name: path for name, text, _ in rows if (path := found[text]) is not None}
-        if len(libraries) < len(rows):
+    def is_built(self, kernel: LoweredKernel) -> bool:
+        """Whether it was compiled."""
+        return self.built.get(_key(kernel)) is not None
+
+    def build(self, models: Sequence[LoweredModel], seconds: float = COMPILING) -> list[Job | None]:
+        """The jobs of models; None of one with a kernel that does not compile in so many seconds."""
+        end = monotonic() + seconds
+        distinct = {_key(k): k for m in models for k in m.kernels}
+        lacking = {key: k for key, k in distinct.items() if key not in self.built}
+
+        def compiled(kernel: LoweredKernel) -> Ready | None:
+            left = min(COMPILING, end - monotonic())
+            return self.measuring.compiled(kernel, left) if left > 0 else None
+
+        with ThreadPoolExecutor(self.threads) as pool:
+            found = pool.map(compiled, lacking.values())
+            self.built.update(zip(lacking, found, strict=True))
+        return [self._job(m) for m in models]
+
+    def _job(self, model: LoweredModel) -> Job | None:
+        kernels = {k.name: ready for k in model.kernels if (ready := self.built[_key(k)])}
+        if len(kernels) < len(model.kernels):
             return None
-        scratch = {name: size for name, _, size in rows}
-        shared = (model.programs, model.weights, model.states)
-        return Job(*shared, libraries, scratch, self.threads, is_first=False)
+        return Job(
+            model.programs,
+            model.weights,
+            model.states,
+            model.counters,
+            kernels,
+            self.samples,
+            self.seed,
+        )
 
     def begin(self, job: Job) -> Timed | None:
-        """The first trial: what later ones are compared with."""
-        self.first = replace(job, is_first=True)
-        timed = self._run(self.first)
+        """A first trial with its data: what later ones are compared with."""
+        first = replace(job, is_first=True)
+        timed = self._run(first)
         if timed is not None:
+            self.first.append(replace(first, is_timed=False))
             self.limit = max(LEAST_SECONDS, SLOWER * timed.whole)
         return timed
 
     def run(self, job: Job) -> Timed | None:
         """None if the worker crashed or took too long."""
-        if self.worker is None and self.first is not None and self._run(self.first) is None:
+        if self.worker is None and not all(self._run(first) for first in self.first):
             return None
         return self._run(job)
 
@@ -124,15 +155,16 @@ class Trials:
         return pickle.loads(made.read_bytes())  # noqa: S301
 
     def _begun(self) -> subprocess.Popen[str]:
-        package = Path(__file__).parents[2]
+        places = os.pathsep.join(map(str, (Path(__file__).parents[2], *filter(None, sys.path))))
+        told = (self.target.text, str(self.threads))
         with self._log.open("w", encoding="utf-8") as log:
             return subprocess.Popen(
-                [sys.executable, "-P", "-m", "lumigen.search.worker"],
+                [sys.executable, "-P", "-m", "lumigen.search.worker", *told],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env=debug.child_environment({"PYTHONPATH": str(package)}),
+                env=debug.child_environment({"PYTHONPATH": places}),
             )
 
     def said(self) -> str:
@@ -164,13 +196,6 @@ class Trials:
             self.worker = None
 
 
-def _unit(kernel: LoweredKernel) -> tuple[str, int]:
-    text, scratch = unit((replace(kernel, name=ALIKE),))
-    return text, scratch[ALIKE]
-
-
-def _library(text: str) -> Path | None:
-    try:
-        return compiled(text)
-    except BuildFailed:
-        return None
+def _key(kernel: LoweredKernel) -> Content:
+    """The same for kernels that differ in name alone."""
+    return kernel.program, kernel.parameters

@@ -1,0 +1,353 @@
+"""measuring: kernels compiled each to a module of its own by nvcc, and launched and timed through the driver.
+
+A launch is timed with events, as part of a run whose launches all wait in the stream before the first begins: the host
+has no part in what is measured, and the caches are as they are in use.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lumigen.errors import BuildFailed
+from lumigen.index import Dim
+from lumigen.interp.graph import bind_dims
+from lumigen.lower.assemble import LoweredKernel, LoweredModel
+from lumigen.program import (
+    Argument,
+    CounterArg,
+    InputArg,
+    KernelParameter,
+    Launch,
+    MapArg,
+    OutputArg,
+    PartArg,
+    Program,
+    SlotArg,
+    StateArg,
+    Stored,
+    ValueArg,
+    WeightArg,
+)
+from lumigen.resources import runtime_dir, templates_dir
+from lumigen.target_row import Target
+from lumigen.targets.cuda.driver import Function, Gpu
+from lumigen.targets.cuda.speller import DeviceKernelContext, device_kernel_body, kernel_context
+from lumigen.targets.cuda.tools import cuda_driver, gpu_architecture, gpu_memory, nvcc
+from lumigen.targets.measuring import Measuring, Ready
+from lumigen.toolchain import compiled_library, output
+
+Array = npt.NDArray[Any]
+
+ALIKE = "kernel"  # what a kernel is called in its module: the name counts the kernels of a model
+ROW = "kernel_shape"
+FLAGS = ("-std=c++17", "-O3", "-fmad=false", "-cubin", "-DLUMIGEN_NS=measured")
+POISON = 0xFF  # what memory holds before a run: NaN, or -1
+ROUNDS, ENOUGH = (
+    (5, 25),
+    0.05,
+)  # of a measurement: the fewest, the most, and seconds that are enough
+IN_ORDER = (
+    200  # launches that wait in the stream at most: it takes no more than some thousand commands
+)
+SHARE = 4  # a model has this part of the memory
+MAP_ALIGNMENT = 128
+
+
+def lacking(target: Target) -> str:
+    """What a machine needs for measuring and this one has not; empty where it has all."""
+    if nvcc() is None:
+        return "a machine with nvcc, which compiles the kernels: set CUDACXX to it"
+    here = gpu_architecture(0)
+    if here is None:
+        return "a machine with an NVIDIA GPU and its driver: nvidia-smi says what is here"
+    if not any(a in target.architectures for a in features_of(here)):
+        return f"{target.name}:{here}, this machine's GPU"
+    return ""
+
+
+def features_of(architecture: str) -> tuple[str, ...]:
+    """The architectures whose code runs on a GPU of that one."""
+    number = int(architecture.removeprefix("sm_").removesuffix("a"))
+    older = [f"sm_{n}" for n in range(80, number + 1)]
+    return (*older, architecture)
+
+
+def features() -> tuple[str, ...]:
+    """What guards may ask for and is here."""
+    here = gpu_architecture(0)
+    return () if here is None else features_of(here)
+
+
+def machine(_threads: int) -> tuple[str, ...]:
+    """The GPU, its driver, nvcc and what it is told."""
+    compiler = nvcc() or ""
+    version = output([compiler, "--version"]) if compiler else ""
+    return (cuda_driver().found, gpu_architecture(0) or "", version, *FLAGS)
+
+
+def memory() -> int:
+    """A part of what the GPU has, in bytes."""
+    return gpu_memory(0) // SHARE
+
+
+# ---- compiling ----
+
+
+def unit(kernel: LoweredKernel) -> str:
+    """A kernel as one source, with the row that says how it is launched."""
+    alike = replace(kernel, name=ALIKE)
+    told = (ALIKE, alike.program, alike.parameters, "")
+    fields = "".join(f" {p.ctype} {p.name};" for p in alike.parameters)
+    return "\n".join(
+        (
+            "#include <cstdint>",
+            '#include "runtime/kernel.h"',
+            f"namespace LUMIGEN_NS {{ struct {ALIKE}_args {{{fields} }}; }}",
+            device_kernel_body(*told).body,
+            f"using namespace LUMIGEN_NS;\n{_row(kernel_context(*told))}\n",
+        )
+    )
+
+
+def _row(context: DeviceKernelContext) -> str:
+    """Threads, bytes of shared memory, blocks of a cluster, and if it stays for several tiles."""
+    cluster = context.cluster if context.box_lines else "0"
+    numbers = f"{context.threads}, {context.shared}, {cluster}, {int(context.stays)}"
+    return f'extern "C" {{ __device__ int32_t {ROW}[4] = {{{numbers}}}; }}'
+
+
+def compiled(kernel: LoweredKernel, seconds: float) -> Ready | None:
+    """The module of a kernel for this machine's GPU; None where it does not compile in so many seconds."""
+    compiler, architecture = nvcc(), gpu_architecture(0)
+    if compiler is None or architecture is None:
+        return None
+    return compiled_for(architecture, compiler, kernel, seconds)
+
+
+def compiled_for(
+    architecture: str, compiler: str, kernel: LoweredKernel, seconds: float
+) -> Ready | None:
+    """The same for any GPU; none has to be here."""
+    code = f"-gencode=arch={architecture.replace('sm', 'compute')},code={architecture}"
+    folders = (templates_dir() / "cuda", runtime_dir(), runtime_dir() / "cuda")
+    headers = [p for f in folders for pattern in ("*.h", "*.cuh") for p in sorted(f.glob(pattern))]
+    flags, text = (*FLAGS, code), unit(kernel)
+    try:
+        module = compiled_library("cuda_lane", compiler, flags, "kernel.cu", text, headers, seconds)
+    except BuildFailed:
+        return None
+    return Ready(module, kernel.parameters)
+
+
+# ---- running ----
+
+
+class CudaLane:
+    """One GPU. What arrays hold is uploaded once; all else lies in one block, whose owner changes with `bind`."""
+
+    def __init__(self) -> None:
+        self.gpu = Gpu()
+        self.functions: dict[str, Function] = {}
+        self.uploaded: dict[int, tuple[Array, int]] = {}  # by the identity of the array
+        self.block, self.size = 0, 0
+        self.features = features()
+
+    def bind(
+        self,
+        model: LoweredModel,
+        program: Program,
+        kernels: Mapping[str, Ready],
+        inputs: Mapping[str, Array],
+        weights: Mapping[Stored, Array],
+    ) -> CudaBound:
+        """The entry over these arrays."""
+        dims = bind_dims(program.inputs, inputs)
+        offsets, total = program.offsets(dims)
+        outputs = {
+            p.name: np.empty([int(e.evaluate(dims)) for e in p.shape], p.dtype.numpy)
+            for p in program.outputs
+        }
+        states = {s.name: np.empty(s.shape, s.dtype.numpy) for s in model.states}
+        sizes = [*(a.nbytes for a in outputs.values()), total]
+        zeros = [*(a.nbytes for a in states.values()), 4 * model.counters]
+        at = self._places([*sizes, *zeros])
+        held: dict[Argument, int] = {
+            **{InputArg(n): self._upload(a) for n, a in inputs.items()},
+            **{WeightArg(s.name): self._upload(a) for s, a in weights.items()},
+            **dict(zip(map(OutputArg, outputs), at, strict=False)),
+            **{SlotArg(n): at[len(outputs)] + o for n, o in offsets.items()},
+            **dict(zip(map(StateArg, states), at[len(sizes) :], strict=False)),
+            CounterArg(0): at[-1],
+        }
+        memory = _Memory(held, {s.name: s.weight.dtype.itemsize for s in model.weights}, dims)
+        chosen = program.chosen(dims, self.features)
+        steps = tuple(self._step(launch, kernels[launch.kernel], memory) for launch in chosen)
+        poisoned = (at[0], at[len(sizes)] - at[0])
+        cleared = (at[len(sizes)], self.block + self.size - at[len(sizes)])
+        results = (*((outputs[n], held[OutputArg(n)], n) for n in outputs),)
+        kept = (*((states[n], held[StateArg(n)], f"state {n}") for n in states),)
+        return CudaBound(self.gpu, steps, poisoned, cleared, (*results, *kept))
+
+    def _places(self, sizes: Sequence[int]) -> list[int]:
+        """The addresses of so many bytes each in the block, one after another."""
+        starts = [0]
+        for size in sizes:
+            starts.append(starts[-1] + -(-max(1, size) // 256) * 256)
+        if starts[-1] > self.size:
+            if self.block:
+                self.gpu.release(self.block)
+            self.block, self.size = self.gpu.allocate(starts[-1]), starts[-1]
+        return [self.block + s for s in starts[:-1]]
+
+    def _upload(self, array: Array) -> int:
+        if id(array) not in self.uploaded:
+            address = self.gpu.allocate(array.nbytes)
+            self.gpu.upload(address, array)
+            self.uploaded[id(array)] = (array, address)
+        return self.uploaded[id(array)][1]
+
+    def _step(self, launch: Launch, kernel: Ready, memory: _Memory) -> _Step:
+        name = str(kernel.library)
+        if name not in self.functions:
+            self.functions[name] = self.gpu.function(kernel.library.read_bytes(), ROW)
+        numbers = launch.numbers(memory.dims)
+        arguments = _arguments(self.gpu, kernel.parameters, launch.arguments, memory, numbers)
+        tasks = int(launch.tasks.evaluate(numbers))
+        return _Step(launch.kernel, self.functions[name], tasks, arguments)
+
+
+@dataclass(frozen=True)
+class _Memory:
+    """Where everything begins that a launch may be given."""
+
+    held: Mapping[Argument, int]
+    items: Mapping[str, int]  # bytes of an element of each weight
+    dims: Mapping[Dim, int]
+
+    def value(self, a: Argument, numbers: Mapping[Dim, int]) -> int:
+        match a:
+            case PartArg(of, base):
+                return self.value(of, numbers) + int(base.evaluate(numbers)) * a.dtype.itemsize
+            case WeightArg(stored, base):
+                return self.held[WeightArg(stored)] + base * self.items[stored]
+            case CounterArg(number):
+                return self.held[CounterArg(0)] + 4 * number
+            case ValueArg(value):
+                return int(value.evaluate(numbers))
+            case _:
+                return self.held[a]
+
+
+@dataclass(frozen=True)
+class _Step:
+    kernel: str
+    function: Function
+    tasks: int
+    arguments: Any  # pointers to the argument struct, which the second item keeps alive
+
+    def launch(self, gpu: Gpu) -> None:
+        gpu.launch(self.function, self.tasks, self.arguments[0])
+
+
+def _arguments(
+    gpu: Gpu,
+    parameters: Sequence[KernelParameter],
+    arguments: Sequence[Argument],
+    memory: _Memory,
+    numbers: Mapping[Dim, int],
+) -> Any:
+    """The argument struct of a launch as CUDA takes it."""
+    room = ctypes.create_string_buffer(MAP_ALIGNMENT * (len(parameters) + 2))
+    start = -(-ctypes.addressof(room) // MAP_ALIGNMENT) * MAP_ALIGNMENT
+    at, pointers = start, dict[str, int]()
+    for p, a in zip(parameters, arguments, strict=True):
+        if isinstance(a, MapArg):
+            assert p.dtype is not None, "a map has the type of what it is of"
+            at = -(-at // MAP_ALIGNMENT) * MAP_ALIGNMENT
+            base, *sizes = (int(n.evaluate(numbers)) for n in a.numbers)
+            address = pointers[p.maps] + base * p.dtype.itemsize
+            gpu.tensor_map(at, p.dtype.name, address, (*sizes[:4], a.box_lines), sizes[4:])
+            at += MAP_ALIGNMENT
+            continue
+        value = memory.value(a, numbers)
+        pointers[p.name] = value
+        ctypes.c_uint64.from_address(at).value = value & (2**64 - 1)
+        at += 8
+    return (ctypes.c_void_p * 1)(start), room
+
+
+@dataclass(frozen=True)
+class CudaBound:
+    """An entry whose launches have their arguments."""
+
+    gpu: Gpu
+    steps: tuple[_Step, ...]
+    poisoned: tuple[int, int]  # where it begins, bytes
+    cleared: tuple[int, int]
+    kept: tuple[tuple[Array, int, str], ...]
+
+    def clear(self) -> None:
+        """Poison what the entry writes; states and counters are zero."""
+        start, size = self.poisoned
+        self.gpu.fill(start, POISON, size)
+        start, size = self.cleared
+        self.gpu.fill(start, 0, size)
+
+    def run(self) -> None:
+        for step in self.steps:
+            step.launch(self.gpu)
+        self.gpu.wait()
+
+    def results(self) -> dict[str, Array]:
+        """Copies of outputs and states."""
+        for array, address, _ in self.kept:
+            self.gpu.download(array, address)
+        return {name: array for array, _, name in self.kept}
+
+    def times(self) -> dict[str, float]:
+        """Seconds of all launches of each kernel in one run, in the median of several runs."""
+        events = [self.gpu.event() for _ in range(len(self.steps) + len(self._parts()))]
+        each: dict[str, list[float]] = {}
+        begun, rounds = perf_counter(), 0
+        fewest, most = ROUNDS
+        while rounds < fewest or (rounds < most and perf_counter() - begun < ENOUGH):
+            run: dict[str, float] = {}
+            for name, seconds in self._timed(events):
+                run[name] = run.get(name, 0.0) + seconds
+            for name, seconds in run.items():
+                each.setdefault(name, []).append(seconds)
+            rounds += 1
+        for event in events:
+            self.gpu.forget(event)
+        return {name: median(found) for name, found in each.items()}
+
+    def _parts(self) -> list[Sequence[_Step]]:
+        return [self.steps[i : i + IN_ORDER] for i in range(0, len(self.steps), IN_ORDER)]
+
+    def _timed(self, events: Iterable[ctypes.c_void_p]) -> list[tuple[str, float]]:
+        """(kernel, seconds) of each launch of one run."""
+        left, between = iter(events), list[tuple[str, ctypes.c_void_p, ctypes.c_void_p]]()
+        for part in self._parts():
+            self.gpu.close_gate()
+            seen = [next(left)]
+            self.gpu.record(seen[0])
+            for step in part:
+                step.launch(self.gpu)
+                seen.append(next(left))
+                self.gpu.record(seen[-1])
+            self.gpu.open_gate()
+            between += [(s.kernel, *pair) for s, pair in zip(part, pairwise(seen), strict=True)]
+        self.gpu.wait()
+        return [(name, self.gpu.seconds(*pair)) for name, *pair in between]
+
+
+MEASURING = Measuring(lacking, machine, features, memory, compiled, lambda _threads: CudaLane())
