@@ -282,7 +282,7 @@ def test_a_search_gives_a_book_of_what_is_faster(tmp_path: Path, monkeypatch: An
     found = search(Terms(9.0, 2))
     assert all(f.seconds < f.before for f in found.book.found.values())
     assert search(Terms(1.0, 2)) == found, "a shorter search takes what was found"
-    place = winners.Place.of(host.MEASURING, 2, [*map(key_of, regions_of(entries))])
+    place = winners.Kept.of(host.MEASURING, 2, [*map(key_of, regions_of(entries))])
     assert len(winners.known(place, 9.0).book.found) == 1
     monkeypatch.setattr(winners, "today", lambda: "another day")
     again = search(Terms(9.0, 2)).book.found
@@ -299,10 +299,10 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 FOUND = Found(Choice(1, ((0, 2),), ()), 1.0, 2.0)
-HERE = winners.Place(frozenset({"a", "b"}), "here", "this model")
+HERE = winners.Kept(frozenset({"a", "b"}), "here", "this model")
 
 
-def known(budget: float, place: winners.Place = HERE) -> Book:
+def known(budget: float, place: winners.Kept = HERE) -> Book:
     return winners.known(place, budget).book
 
 

@@ -57,7 +57,7 @@ class Special:
 
 
 @dataclass(frozen=True)
-class Variant:
+class SpecialKernel:
     """A kernel that runs on one architecture, where conditions hold."""
 
     architecture: str
@@ -136,7 +136,7 @@ class Device:
             reasons.append(built.reason)
         raise LoweringFailed(step="lower", what=f"no plan is realised: {'; '.join(reasons)}")
 
-    def variants(self, found: Candidate, architectures: Collection[str]) -> Iterator[Variant]:
+    def variants(self, found: Candidate, architectures: Collection[str]) -> Iterator[SpecialKernel]:
         """What runs instead of a plan's one kernel on some of these architectures, each in the order that it is asked.
 
         A schedule that `found` wants and that its builder refuses is the heuristic's.
@@ -154,7 +154,7 @@ class Device:
                     own, built = heuristic, self.build(plan, heuristic)
                 if isinstance(built, Illegal):
                     raise LoweringFailed(step="variants", what=built.reason)
-                yield Variant(special.architecture, conditions, own, built)
+                yield SpecialKernel(special.architecture, conditions, own, built)
 
     def in_loops(self, region: Region) -> bool:
         """Whether a region runs as vector loops."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import starmap
 from pathlib import Path
 
 from lumigen.dtype import DType
@@ -12,7 +13,7 @@ from lumigen.errors import BadArgument
 from lumigen.files import read_regular
 from lumigen.passes import Entries
 from lumigen.progress import Stages
-from lumigen.search.book import NOTHING, Book, book_of
+from lumigen.search.book import NOTHING, Book, Found, book_of
 from lumigen.search.lanes import measuring_of
 from lumigen.search.tune import News, Terms, tune
 from lumigen.target import TARGETS
@@ -55,28 +56,35 @@ class Asked:
         with at.stage("tune"):
             terms = Terms(seconds, os.cpu_count() or 1, self.seed)
             found = tune(entries, target, measuring, dtype, terms, tell)
+        if found.faster:
+            at.say(f"the search made faster: {', '.join(starmap(_gained, found.faster.items()))}")
         if found.unreached:
             at.say(
                 f"the search was too short for {', '.join(found.unreached)}: these run as without one, "
-                "and a longer search goes on with them"
+                "and are searched next time"
             )
         return found.book
 
 
+def _gained(name: str, found: Found) -> str:
+    return f"{name} {found.before * 1e6:.3g} us to {found.seconds * 1e6:.3g} us"
+
+
 def as_text(news: News) -> str:
     """One line: of all regions, then of the one that takes longest."""
-    reached = sum(r.tried > 0 for r in news.regions)
-    said = (
-        f"{news.trials} trials, {reached} of {len(news.regions)} regions, "
-        f"{news.before * 1e3:.3g} ms, now {news.best * 1e3:.3g} ms"
-    )
-    longest = max(news.regions, key=lambda r: r.best, default=None)
-    if longest is None:
-        return said
-    return (
-        f"{said}; {longest.name} {longest.before * 1e6:.3g} us, now {longest.best * 1e6:.3g} us "
-        f"after {longest.tried}"
-    )
+    reached, tried = sum(r.tried > 0 for r in news.regions), sum(r.tried for r in news.regions)
+    known = [r.least for r in news.regions if r.least is not None]
+    least = sum(known) if len(known) == len(news.regions) else None
+    said = f"{reached} of {len(news.regions)} regions, {tried} candidates, "
+    said += _times(news.before, news.best, least)
+    for r in sorted(news.regions, key=lambda r: -r.best)[:1]:
+        said += f"; longest {r.name}, {r.tried} candidates, {_times(r.before, r.best, r.least)}"
+    return said
+
+
+def _times(before: float, best: float, least: float | None) -> str:
+    limit = "" if least is None else f", limit {least * 1e6:.4g} us"
+    return f"{before * 1e6:.4g} us, now {best * 1e6:.4g} us{limit}"
 
 
 def asked_for(

@@ -54,7 +54,10 @@ class Space:
 
 
 def _hold(conditions: Sequence[Cmp], dims: Mapping[Dim, int]) -> bool:
-    return all(int(c.slack.evaluate(dims)) >= 0 for c in conditions)
+    """False at dims of another entry."""
+    asked = {a for c in conditions for a in c.slack.atoms() if isinstance(a, Dim)}
+    known = asked <= dims.keys()
+    return known and all(int(c.slack.evaluate(dims)) >= 0 for c in conditions)
 
 
 @dataclass

@@ -116,4 +116,6 @@ class HostBound:
         return {name: median(found) for name, found in each.items()}
 
 
-MEASURING = Measuring(lambda _target: "", machine, tuple, memory, compiled_alone, HostLane)
+MEASURING = Measuring(
+    lambda _target: "", machine, tuple, memory, compiled_alone, apart=False, open=HostLane
+)

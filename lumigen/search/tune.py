@@ -8,6 +8,7 @@ seen, and what is wrong or not faster there is dropped.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
@@ -25,6 +26,7 @@ from lumigen.search.book import NOTHING, Book, Found, key_of
 from lumigen.search.choice import Choice, candidate_of
 from lumigen.search.climb import Climb, Space, Times, is_better, mean
 from lumigen.search.clock import Clock
+from lumigen.search.least import least_of, probed
 from lumigen.search.samples import samples_of
 from lumigen.search.trial import Timed, Trials
 from lumigen.target import TARGETS
@@ -53,12 +55,16 @@ class Terms:
 
 @dataclass(frozen=True)
 class Now:
-    """How far the search of one region is: seconds of a run of it by the heuristic, and at best so far."""
+    """How far the search of one region is: seconds of a run of it by the heuristic, and at best so far.
+
+    They are those at the typical dims. `least` is what it takes at any rate; None where that is not known.
+    """
 
     name: str
     tried: int
     before: float
     best: float
+    least: float | None
 
 
 @dataclass(frozen=True)
@@ -80,9 +86,10 @@ class News:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What was found, and the kernels of regions that were not reached."""
+    """What was found; by the name of a kernel what is faster, and the regions that were not reached."""
 
     book: Book
+    faster: Mapping[str, Found]
     unreached: tuple[str, ...] = ()
 
 
@@ -92,9 +99,11 @@ class Search:
     def __init__(self, make: Callable[[Choices], LoweredModel], trials: Trials) -> None:
         self.make, self.trials = make, trials
 
-    def measure(self, choices: Choices, data: int | None = None) -> Mapping[Region, Times]:
+    def measure(
+        self, choices: Choices, data: int | None = None, made: LoweredModel | None = None
+    ) -> Mapping[Region, Times]:
         """The seconds of the regions of one trial; of those that do not compile, crash or are wrong there are none."""
-        model = self.make(choices)
+        model = self.make(choices) if made is None else made
         (job,) = self.trials.build([model])
         if job is None:
             built = self.trials.is_built
@@ -141,7 +150,7 @@ def of_regions(model: LoweredModel, timed: Timed) -> dict[Region, Times]:
 
 
 @dataclass(frozen=True)
-class _Model:
+class _Searched:
     """A model as it is searched: by the heuristic, its regions by key, what their kernels are called."""
 
     plain: LoweredModel
@@ -150,13 +159,13 @@ class _Model:
     names: Mapping[Region, str]
 
     @staticmethod
-    def of(entries: Entries, target: Target, dtype: DType) -> _Model:
+    def of(entries: Entries, target: Target, dtype: DType) -> _Searched:
         device = TARGETS[target.name].device
         make = partial(model_of, entries, device, dtype, architectures=target.architectures)
         plain = make({})
         regions = {key_of(k.of): k.of for k in plain.kernels if k.of is not None}
         names = {k.of: k.name for k in reversed(plain.kernels) if k.of is not None}
-        return _Model(plain, make, regions, names)
+        return _Searched(plain, make, regions, names)
 
 
 def tune(
@@ -174,28 +183,53 @@ def tune(
     another day, after it was measured again.
     """
     clock = Clock(monotonic() + terms.seconds, terms.threads)
-    model = _Model.of(entries, target, dtype)
-    place = winners.Place.of(measuring, terms.threads, model.regions)
+    model = _Searched.of(entries, target, dtype)
+    place = winners.Kept.of(measuring, terms.threads, model.regions)
     known = winners.known(place, terms.seconds)
     if known.are_of_today and len(known.book.found) == len(model.regions):
-        return Tuned(faster(known.book))
+        return _tuned(model, known.book, {})
     kernels = {k.name: k for k in model.plain.kernels}
     memory = measuring.memory()
     samples = {p.entry: samples_of(p, kernels, memory) for p in model.plain.programs}
+    limits = probed(target, model.plain, terms.threads, terms.seconds)
+    least = least_of(model.plain, samples, measuring.features(), limits)
     with Trials(target, measuring, samples, terms.threads, terms.seed) as trials:
         search = Search(model.make, trials)
         before = _begin(search, model, clock)
-        every = [dims for each in samples.values() for dims in each]
-        space = Space(
-            TARGETS[target.name].device, target.architectures, measuring.features(), every
-        )
+        dims = [d for each in trials.samples.values() for d in each]
+        space = Space(TARGETS[target.name].device, target.architectures, measuring.features(), dims)
         climbs = _climbs(before, space, known.book)
-        _climb(search, climbs, clock, model, tell)
+        begun = monotonic()
+
+        def said(count: int) -> None:
+            now = tuple(_now(c, model.names[c.region], least.get(c.region)) for c in climbs)
+            tell(News(monotonic() - begun, count, now))
+
+        _climb(search, climbs, clock, said)
         chosen = {c.region: c.best for c in climbs if is_better(c.seconds, c.before)}
         old = faster(known.book).found
         chosen |= {r: old[k].choice for k, r in model.regions.items() if k in old}
         found = _confirmed(search, chosen, terms.seed + 1, clock)
-    return _kept(model, before, space, climbs, known.book, found, place, terms)
+    unreached = {key_of(c.region): model.names[c.region] for c in climbs if c.tried == 0}
+    of_all = {key_of(c.region) for c in climbs} | known.book.found.keys()
+    every = {k: _as_it_is(space, r, before[r]) for k, r in model.regions.items()}
+    reached = {k: f for k, f in every.items() if k not in unreached}
+    reached.update(found.found)
+    made = {k: f for k, f in reached.items() if k in of_all}
+    winners.keep(made, {k: f for k, f in reached.items() if k not in of_all}, place, terms.seconds)
+    return _tuned(model, found, unreached)
+
+
+def _as_it_is(space: Space, region: Region, seconds: Times) -> Found:
+    """The heuristic's choice, as the one that nothing was faster than."""
+    return Found(space.first(region), mean(seconds), mean(seconds))
+
+
+def _tuned(model: _Searched, found: Book, unreached: Mapping[str, str]) -> Tuned:
+    """What comes of a search; a region that was not reached is not remembered as searched."""
+    book = faster(found)
+    named = {model.names[model.regions[k]]: f for k, f in book.found.items()}
+    return Tuned(book, named, tuple(unreached.values()))
 
 
 def faster(book: Book) -> Book:
@@ -203,12 +237,15 @@ def faster(book: Book) -> Book:
     return Book({key: f for key, f in book.found.items() if f.seconds < f.before})
 
 
-def _begin(search: Search, model: _Model, clock: Clock) -> Mapping[Region, Times]:
+def _begin(search: Search, model: _Searched, clock: Clock) -> Mapping[Region, Times]:
     """The seconds of all regions by the heuristic."""
     trials, start = search.trials, monotonic()
     (job,) = trials.build([model.plain])
     clock.built(len(model.plain.kernels), monotonic() - start)
     timed = None if job is None else trials.begin(job)
+    if job is not None and timed is None:  # perhaps for want of memory
+        trials.samples = {entry: each[:1] for entry, each in trials.samples.items()}
+        timed = trials.begin(replace(job, samples=trials.samples))
     if timed is None:
         what = f"the model does not run before anything is searched: {trials.said()}"
         raise LoweringFailed(step="tune", what=what)
@@ -231,35 +268,37 @@ def _climbs(before: Mapping[Region, Times], space: Space, known: Book) -> list[C
 
 
 Step = list[tuple[Climb, Choice]]
+Built = tuple[Step, Choices, LoweredModel]  # what is new in a trial, all of its choices, the model
 
 
-def _climb(
-    search: Search,
-    climbs: list[Climb],
-    clock: Clock,
-    model: _Model,
-    tell: Callable[[News], None],
-) -> None:
-    """Trials until the time is over, or nothing is left to try."""
-    begun, count = monotonic(), 0
-    while steps := _batch(search, climbs, clock):
-        for step, choices in steps:
-            start = monotonic()
-            found = search.measure(choices)
-            clock.ran(monotonic() - start)
-            for climb, choice in step:
-                if climb.region in found:
-                    climb.found(choice, found[climb.region])
-        count += len(steps)
-        regions = (
-            Now(model.names[c.region], c.tried, mean(c.before), mean(c.seconds)) for c in climbs
-        )
-        tell(News(monotonic() - begun, count, tuple(regions)))
+def _climb(search: Search, climbs: list[Climb], clock: Clock, tell: Callable[[int], None]) -> None:
+    """Trials until the time is over, or nothing is left to try; `tell` hears how many there were."""
+    count, apart = 0, search.trials.measuring.apart
+    with ThreadPoolExecutor(1) as pool:
+        batch = _batch(search, climbs, clock)
+        while batch:
+            coming = pool.submit(_batch, search, climbs, clock) if apart else None
+            for trial in batch:
+                start = monotonic()
+                _run(search, *trial)
+                clock.ran(monotonic() - start)
+            count += len(batch)
+            tell(count)
+            batch = coming.result() if coming else []
+            batch = batch or _batch(search, climbs, clock)  # what was found opens more
 
 
-def _batch(search: Search, climbs: list[Climb], clock: Clock) -> list[tuple[Step, Choices]]:
+def _run(search: Search, step: Step, choices: Choices, made: LoweredModel) -> None:
+    """A trial, and what follows for each region."""
+    found = search.measure(choices, made=made)
+    for climb, choice in step:
+        if climb.region in found:
+            climb.found(choice, found[climb.region])
+
+
+def _batch(search: Search, climbs: list[Climb], clock: Clock) -> list[Built]:
     """Trials that can end in time, with the choices of each, built; none if there is no more time, or nothing left."""
-    trials, out, models = search.trials, list[tuple[Step, Choices]](), list[LoweredModel]()
+    trials, out, models = search.trials, list[Built](), list[LoweredModel]()
     reserve = 2 * CONFIRMED + 2  # trials that come after
     while len(out) < MOST and (len(out) < TOGETHER or trials.new(models) < FILL * trials.threads):
         step = [(c, choice) for c in climbs if (choice := c.next()) is not None]
@@ -269,7 +308,7 @@ def _batch(search: Search, climbs: list[Climb], clock: Clock) -> list[tuple[Step
         made = search.make(choices)
         if not clock.fits(trials.new([*models, made]), len(out) + 1 + reserve):
             break
-        out.append((step, choices))
+        out.append((step, choices, made))
         models.append(made)
     if out:
         count, start = trials.new(models), monotonic()
@@ -306,24 +345,5 @@ def _median(times: Sequence[Times]) -> Times:
     return tuple(map(median, zip(*times, strict=True)))
 
 
-def _kept(
-    model: _Model,
-    before: Mapping[Region, Times],
-    space: Space,
-    climbs: list[Climb],
-    known: Book,
-    found: Book,
-    place: winners.Place,
-    terms: Terms,
-) -> Tuned:
-    """What is remembered, and what comes of a search: a region that was not reached is not remembered as searched."""
-    unreached = {key_of(c.region): model.names[c.region] for c in climbs if c.tried == 0}
-    searched = {key_of(c.region) for c in climbs} - unreached.keys()
-    as_it_is: dict[str, Found] = {}
-    for key, region in model.regions.items():
-        seconds = mean(before.get(region, (0.0,)))
-        as_it_is[key] = Found(space.first(region), seconds, seconds)
-    made = {k: f for k, f in as_it_is.items() if k in searched or k in known.found}
-    small = {k: f for k, f in as_it_is.items() if k not in made and k not in unreached}
-    winners.keep({**made, **found.found}, small, place, terms.seconds)
-    return Tuned(faster(found), tuple(unreached.values()))
+def _now(climb: Climb, name: str, least: float | None) -> Now:
+    return Now(name, climb.tried, climb.before[0], climb.seconds[0], least)

@@ -33,7 +33,7 @@ SECONDS = 30.0  # that another process may keep the database to itself
 
 
 @dataclass(frozen=True)
-class Place:
+class Kept:
     """What winners are of: a machine, and in it a model for regions that take too little of that to be searched."""
 
     regions: frozenset[str]
@@ -41,14 +41,14 @@ class Place:
     model: str
 
     @staticmethod
-    def of(measuring: Measuring, threads: int, regions: Collection[str]) -> Place:
+    def of(measuring: Measuring, threads: int, regions: Collection[str]) -> Kept:
         """For regions of one model."""
         machine = _digest((*measuring.machine(threads), lumigen_version()))
-        return Place(frozenset(regions), machine, _digest((machine, *sorted(regions))))
+        return Kept(frozenset(regions), machine, _digest((machine, *sorted(regions))))
 
 
 @dataclass(frozen=True)
-class Known:
+class Remembered:
     """Winners, and whether all of them were measured today."""
 
     book: Book
@@ -64,7 +64,7 @@ def today() -> str:
     return date.today().isoformat()  # noqa: DTZ011  # the day of this machine
 
 
-def known(place: Place, budget: float) -> Known:
+def known(place: Kept, budget: float) -> Remembered:
     """What was found in searches of at least so many seconds."""
     query = "select region, day, found from winner where machine in (?, ?) and budget >= ?"
     asked = (place.model, place.machine, budget)
@@ -72,11 +72,11 @@ def known(place: Place, budget: float) -> Known:
         r for r in _asked(lambda db: db.execute(query, asked).fetchall()) if r[0] in place.regions
     ]
     book = Book({region: found_of(json.loads(text)) for region, _, text in rows})
-    return Known(book, all(day == today() for _, day, _ in rows))
+    return Remembered(book, all(day == today() for _, day, _ in rows))
 
 
 def keep(
-    found: Mapping[str, Found], small: Mapping[str, Found], place: Place, budget: float
+    found: Mapping[str, Found], small: Mapping[str, Found], place: Kept, budget: float
 ) -> None:
     """Remember winners, and for this model alone the `small` ones; those of longer searches stay."""
     query = """

@@ -74,4 +74,5 @@ class Measuring:
     features: Callable[[], tuple[str, ...]]  # that guards may ask for and are here
     memory: Callable[[], int]  # bytes that inputs, outputs and temporaries may take
     compiled: Callable[[LoweredKernel, float], Ready | None]  # in so many seconds; None: it was not
+    apart: bool  # kernels may be compiled while others are measured
     open: Callable[[int], Lane]  # for so many threads

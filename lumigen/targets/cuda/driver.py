@@ -31,7 +31,7 @@ class DriverFailed(Exception):
 
 
 @dataclass(frozen=True)
-class Function:
+class DeviceKernel:
     """A kernel of a module: what it is launched with, and how many clusters of one that stays run at a time."""
 
     handle: c_void_p
@@ -61,7 +61,7 @@ class _Config(ctypes.Structure):
     ]
 
 
-class Gpu:
+class Driver:
     """The first GPU, current in this thread, and one stream of it."""
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ class Gpu:
 
     # ---- kernels ----
 
-    def function(self, image: bytes, row: str) -> Function:
+    def function(self, image: bytes, row: str) -> DeviceKernel:
         """The one kernel of a module, whose variable `row` has its threads, shared bytes, cluster, and if it stays."""
         module, handle = c_void_p(), c_void_p()
         self.call("cuModuleLoadData", byref(module), image)
@@ -127,7 +127,7 @@ class Gpu:
         threads, shared, cluster, stays = map(int, said)
         self.call("cuFuncSetAttribute", handle, c_int(DYNAMIC_SHARED), c_int(shared))
         most = self._clusters(handle, threads, shared, cluster) if stays else None
-        return Function(handle, threads, shared, cluster, most)
+        return DeviceKernel(handle, threads, shared, cluster, most)
 
     def _clusters(self, handle: c_void_p, threads: int, shared: int, cluster: int) -> int:
         """How many of them run at one time."""
@@ -138,7 +138,7 @@ class Gpu:
         self.call("cuOccupancyMaxActiveClusters", byref(found), handle, byref(config))
         return max(1, found.value)
 
-    def launch(self, function: Function, tasks: int, arguments: Any) -> None:
+    def launch(self, function: DeviceKernel, tasks: int, arguments: Any) -> None:
         """A block, or a cluster of them, for each task; `arguments` is an array of pointers to them."""
         if tasks > 0:
             one, shared = c_uint(1), c_uint(function.shared)

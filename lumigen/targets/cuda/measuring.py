@@ -39,7 +39,7 @@ from lumigen.program import (
 )
 from lumigen.resources import runtime_dir, templates_dir
 from lumigen.target_row import Target
-from lumigen.targets.cuda.driver import Function, Gpu
+from lumigen.targets.cuda.driver import DeviceKernel, Driver
 from lumigen.targets.cuda.speller import DeviceKernelContext, device_kernel_body, kernel_context
 from lumigen.targets.cuda.tools import cuda_driver, gpu_architecture, gpu_memory, nvcc
 from lumigen.targets.measuring import Measuring, Ready
@@ -155,8 +155,8 @@ class CudaLane:
     """One GPU. What arrays hold is uploaded once; all else lies in one block, whose owner changes with `bind`."""
 
     def __init__(self) -> None:
-        self.gpu = Gpu()
-        self.functions: dict[str, Function] = {}
+        self.gpu = Driver()
+        self.functions: dict[str, DeviceKernel] = {}
         self.uploaded: dict[int, tuple[Array, int]] = {}  # by the identity of the array
         self.block, self.size = 0, 0
         self.features = features()
@@ -188,7 +188,7 @@ class CudaLane:
             **dict(zip(map(StateArg, states), at[len(sizes) :], strict=False)),
             CounterArg(0): at[-1],
         }
-        memory = _Memory(held, {s.name: s.weight.dtype.itemsize for s in model.weights}, dims)
+        memory = _Addresses(held, {s.name: s.weight.dtype.itemsize for s in model.weights}, dims)
         chosen = program.chosen(dims, self.features)
         steps = tuple(self._step(launch, kernels[launch.kernel], memory) for launch in chosen)
         poisoned = (at[0], at[len(sizes)] - at[0])
@@ -215,18 +215,18 @@ class CudaLane:
             self.uploaded[id(array)] = (array, address)
         return self.uploaded[id(array)][1]
 
-    def _step(self, launch: Launch, kernel: Ready, memory: _Memory) -> _Step:
+    def _step(self, launch: Launch, kernel: Ready, memory: _Addresses) -> _Launched:
         name = str(kernel.library)
         if name not in self.functions:
             self.functions[name] = self.gpu.function(kernel.library.read_bytes(), ROW)
         numbers = launch.numbers(memory.dims)
         arguments = _arguments(self.gpu, kernel.parameters, launch.arguments, memory, numbers)
         tasks = int(launch.tasks.evaluate(numbers))
-        return _Step(launch.kernel, self.functions[name], tasks, arguments)
+        return _Launched(launch.kernel, self.functions[name], tasks, arguments)
 
 
 @dataclass(frozen=True)
-class _Memory:
+class _Addresses:
     """Where everything begins that a launch may be given."""
 
     held: Mapping[Argument, int]
@@ -248,21 +248,21 @@ class _Memory:
 
 
 @dataclass(frozen=True)
-class _Step:
+class _Launched:
     kernel: str
-    function: Function
+    function: DeviceKernel
     tasks: int
     arguments: Any  # pointers to the argument struct, which the second item keeps alive
 
-    def launch(self, gpu: Gpu) -> None:
+    def launch(self, gpu: Driver) -> None:
         gpu.launch(self.function, self.tasks, self.arguments[0])
 
 
 def _arguments(
-    gpu: Gpu,
+    gpu: Driver,
     parameters: Sequence[KernelParameter],
     arguments: Sequence[Argument],
-    memory: _Memory,
+    memory: _Addresses,
     numbers: Mapping[Dim, int],
 ) -> Any:
     """The argument struct of a launch as CUDA takes it."""
@@ -289,8 +289,8 @@ def _arguments(
 class CudaBound:
     """An entry whose launches have their arguments."""
 
-    gpu: Gpu
-    steps: tuple[_Step, ...]
+    gpu: Driver
+    steps: tuple[_Launched, ...]
     poisoned: tuple[int, int]  # where it begins, bytes
     cleared: tuple[int, int]
     kept: tuple[tuple[Array, int, str], ...]
@@ -330,7 +330,7 @@ class CudaBound:
             self.gpu.forget(event)
         return {name: median(found) for name, found in each.items()}
 
-    def _parts(self) -> list[Sequence[_Step]]:
+    def _parts(self) -> list[Sequence[_Launched]]:
         return [self.steps[i : i + IN_ORDER] for i in range(0, len(self.steps), IN_ORDER)]
 
     def _timed(self, events: Iterable[ctypes.c_void_p]) -> list[tuple[str, float]]:
@@ -350,4 +350,12 @@ class CudaBound:
         return [(name, self.gpu.seconds(*pair)) for name, *pair in between]
 
 
-MEASURING = Measuring(lacking, machine, features, memory, compiled, lambda _threads: CudaLane())
+MEASURING = Measuring(
+    lacking,
+    machine,
+    features,
+    memory,
+    compiled,
+    apart=True,  # no launch waits for the host
+    open=lambda _threads: CudaLane(),
+)
