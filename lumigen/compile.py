@@ -185,12 +185,13 @@ def compile_project(
     tune: float | None = None,
     schedules: str | Path | None = None,
     seed: int | None = None,
+    cold: bool = False,
 ) -> Summary:
     """Everything after the trace. `directory` is ./<name>-<target> by default.
 
     What the model has of f32 in memory is stored as `dtype`. With `embed` the library contains the weights.
-    `tune` is how many seconds kernels are searched for on this machine, on random data of `seed`; `schedules` a file
-    that says what was found.
+    `tune` is how many seconds kernels are searched for on this machine, on random data of `seed`, with caches that
+    are `cold` before each launch or as they are; `schedules` a file that says what was found.
     `originals` are what the program gives that the model was imported from: further tests of its entries.
     Where the target's own compiler is missing the project is not built, and `note` says so.
     """
@@ -200,7 +201,7 @@ def compile_project(
         weights = {name: named_array("compile", name, a) for name, a in weights.items()}
     refuse(traced, place, row, weights, dtype, build=build, embed=embed)
     at = stages or Stages()
-    asked = asked_for(row, tune, schedules, seed)
+    asked = asked_for(row, tune, schedules, seed, cold=cold)
     chosen = {"target": row.text, "dtype": dtype.name, **(options or {}), **asked.options}
     if originals:
         chosen["check"] = "original"

@@ -184,7 +184,7 @@ class MadeUp:
         texts = [str(k.schedule) for k in model.kernels]
         wrong = ("entry",) if any(w in t for w in self.wrong for t in texts) else ()
         seconds = {k.name: (self.cost(k.schedule),) for k in model.kernels}
-        return Timed({} if wrong else seconds, wrong, 0.0)
+        return Timed({} if wrong else seconds, (), wrong, 0.0)
 
     def is_built(self, kernel: Any) -> bool:
         return kernel.name is not None

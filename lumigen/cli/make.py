@@ -79,6 +79,11 @@ def new(name: str, as_json: bool) -> None:
     help="With --tune: which random data is computed with, 0 to 1048576.",
 )
 @click.option(
+    "--cold",
+    is_flag=True,
+    help="With --tune: measure each kernel with caches that have nothing of what it reads.",
+)
+@click.option(
     "--schedules",
     metavar="FILE",
     help="Take what a search has found, the schedules.json of its project, without one.",
@@ -109,6 +114,7 @@ def compile_command(
     force: bool,
     tune: float | None,
     seed: int | None,
+    cold: bool,
     schedules: str | None,
     explain: bool,
     check: bool,
@@ -149,6 +155,7 @@ def compile_command(
             tune=tune,
             schedules=schedules,
             seed=seed,
+            cold=cold,
         )
     for note in filter(None, (way, summary.note, *stages.said)):
         say(f"note: {note}")

@@ -14,9 +14,8 @@ from lumigen.files import read_regular
 from lumigen.passes import Entries
 from lumigen.progress import Stages
 from lumigen.search.book import NOTHING, Book, Found, book_of
-from lumigen.search.lanes import measuring_of
+from lumigen.search.lanes import measuring_of, refusal
 from lumigen.search.tune import News, Terms, tune
-from lumigen.target import TARGETS
 from lumigen.target_row import Target
 
 SCHEDULES = "schedules.json"  # of a project
@@ -31,6 +30,7 @@ class Asked:
     given: Book
     seconds: float | None
     seed: int = 0
+    cold: bool = False
 
     @property
     def options(self) -> Mapping[str, str]:
@@ -38,11 +38,9 @@ class Asked:
         out = {"schedules": self.given.digest} if self.given.found else {}
         if self.seconds is None:
             return out
-        return {
-            **out,
-            "tune": f"{self.seconds:g}",
-            **({"seed": str(self.seed)} if self.seed else {}),
-        }
+        told = {"seed": str(self.seed)} if self.seed else {}
+        told |= {"cold": "yes"} if self.cold else {}
+        return {**out, "tune": f"{self.seconds:g}", **told}
 
     def book(self, entries: Entries, target: Target, dtype: DType, at: Stages) -> Book:
         """The file's choices, or those that a search finds."""
@@ -54,7 +52,7 @@ class Asked:
             at.step("tune", int(news.seconds), int(seconds), as_text(news))
 
         with at.stage("tune"):
-            terms = Terms(seconds, os.cpu_count() or 1, self.seed)
+            terms = Terms(seconds, os.cpu_count() or 1, self.seed, self.cold)
             found = tune(entries, target, measuring, dtype, terms, tell)
         if found.faster:
             at.say(f"the search made faster: {', '.join(starmap(_gained, found.faster.items()))}")
@@ -88,7 +86,12 @@ def _times(before: float, best: float, least: float | None) -> str:
 
 
 def asked_for(
-    target: Target, seconds: float | None, file: str | Path | None, seed: int | None = None
+    target: Target,
+    seconds: float | None,
+    file: str | Path | None,
+    seed: int | None = None,
+    *,
+    cold: bool = False,
 ) -> Asked:
     """What was asked, or BadArgument."""
 
@@ -99,18 +102,16 @@ def asked_for(
         raise refused("tune", "given with schedules", "one of the two: a search, or what one found")
     if seed is not None and seconds is None:
         raise refused("seed", f"{seed} without tune", "it with a search, which it is for")
+    if cold and seconds is None:
+        raise refused("cold", "given without tune", "it with a search, which it is for")
     if seed is not None and not 0 <= seed <= MOST_SEED:
         raise refused("seed", str(seed), f"a number, 0 to {MOST_SEED}")
     if seconds is not None:
         if not LEAST <= seconds <= MOST:
             raise refused("tune", f"{seconds:g}", f"seconds, {LEAST:g} to {MOST:g}")
-        measuring = measuring_of(target)
-        measured = [b.target for b in TARGETS.values() if measuring_of(b.target) is not None]
-        expected = f"one of {', '.join(t.name for t in measured)}: others are not measured yet"
-        lacking = expected if measuring is None else measuring.lacking(target)
-        if lacking:
+        if lacking := refusal(target):
             raise refused("target with tune", target.text, lacking)
-    return Asked(NOTHING if file is None else _read(Path(file)), seconds, seed or 0)
+    return Asked(NOTHING if file is None else _read(Path(file)), seconds, seed or 0, cold)
 
 
 def _read(path: Path) -> Book:

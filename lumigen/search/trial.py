@@ -53,21 +53,29 @@ class Job:
 
 @dataclass(frozen=True)
 class Timed:
-    """Seconds of all launches of each kernel in one run of every entry, at each sample; which entries are wrong."""
+    """Seconds of one run of every entry, at each sample; which entries are wrong."""
 
-    seconds: Mapping[str, tuple[float, ...]]
+    seconds: Mapping[str, tuple[float, ...]]  # of all launches of each kernel
+    run: tuple[float, ...]  # of all of it
     wrong: tuple[str, ...]
     whole: float  # seconds that the trial took
 
 
 class Trials:
-    """A worker, started again when it has crashed or hung; `seed` says which random data it has."""
+    """A worker, started again when it has crashed or hung, on random data of a `seed`, with caches `cold` or warm."""
 
     def __init__(
-        self, target: Target, measuring: Measuring, samples: Samples, threads: int, seed: int = 0
+        self,
+        target: Target,
+        measuring: Measuring,
+        samples: Samples,
+        threads: int,
+        *,
+        seed: int = 0,
+        cold: bool = False,
     ) -> None:
-        self.target, self.measuring = target, measuring
-        self.samples, self.threads, self.seed = samples, threads, seed
+        self.target, self.measuring, self.samples = target, measuring, samples
+        self.threads, self.seed, self.cold = threads, seed, cold
         self.limit = FIRST
         self.worker: subprocess.Popen[str] | None = None
         self.first: list[Job] = []  # what later ones are compared with
@@ -156,7 +164,7 @@ class Trials:
 
     def _begun(self) -> subprocess.Popen[str]:
         places = os.pathsep.join(map(str, (Path(__file__).parents[2], *filter(None, sys.path))))
-        told = (self.target.text, str(self.threads))
+        told = (self.target.text, str(self.threads), str(self.cold))
         with self._log.open("w", encoding="utf-8") as log:
             return subprocess.Popen(
                 [sys.executable, "-P", "-m", "lumigen.search.worker", *told],

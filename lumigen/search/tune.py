@@ -39,18 +39,20 @@ TOGETHER, FILL = (
     2,
 )  # trials that are built at the same time at least; kernels for each thread, where these are more
 MOST = 16  # of those trials
-CONFIRMED = 5  # runs of what was found, and of the heuristic's, in alternation
+CONFIRMED, ENOUGH = 5, 3  # runs of what was found and of the heuristic's in alternation; the fewest
+WHOLE_LOSS = 0.01  # of a model's time that is noise
 
 Choices = Mapping[Region, Choice]
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What a search is given: seconds, threads that compile or run, which random numbers."""
+    """What a search is given: seconds, threads that compile or run, which random data, if caches are cold."""
 
     seconds: float
     threads: int
     seed: int = 0
+    cold: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,14 @@ class Tuned:
     unreached: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Seen:
+    """What one trial takes: its regions, and all of it; None where it was taken apart."""
+
+    regions: Mapping[Region, Times]
+    run: Times | None = None
+
+
 class Search:
     """The trials of one model."""
 
@@ -103,23 +113,29 @@ class Search:
         self, choices: Choices, data: int | None = None, made: LoweredModel | None = None
     ) -> Mapping[Region, Times]:
         """The seconds of the regions of one trial; of those that do not compile, crash or are wrong there are none."""
+        return self.seen(choices, data, made).regions
+
+    def seen(
+        self, choices: Choices, data: int | None = None, made: LoweredModel | None = None
+    ) -> Seen:
+        """The same, and of the whole if all of these choices are in it."""
         model = self.make(choices) if made is None else made
         (job,) = self.trials.build([model])
         if job is None:
             built = self.trials.is_built
             lacking = {k.of for k in model.kernels if not built(k)}
             left = {r: c for r, c in choices.items() if r not in lacking}
-            return self.measure(left, data) if len(left) < len(choices) else {}
+            return Seen(self.measure(left, data) if len(left) < len(choices) else {})
         timed = self.trials.run(job if data is None else replace(job, data=data))
         if timed is not None and not timed.wrong:
             found = of_regions(model, timed)
-            return found if not choices else {r: t for r, t in found.items() if r in choices}
+            return Seen({r: t for r, t in found.items() if r in choices or not choices}, timed.run)
         if len(choices) < 2:
-            return {}
+            return Seen({})
         regions = [*choices]
         middle = len(regions) // 2
         halves = [{r: choices[r] for r in half} for half in (regions[:middle], regions[middle:])]
-        return {r: t for half in halves for r, t in self.measure(half, data).items()}
+        return Seen({r: t for half in halves for r, t in self.measure(half, data).items()})
 
 
 def model_of(
@@ -184,7 +200,7 @@ def tune(
     """
     clock = Clock(monotonic() + terms.seconds, terms.threads)
     model = _Searched.of(entries, target, dtype)
-    place = winners.Kept.of(measuring, terms.threads, model.regions)
+    place = winners.Kept.of(measuring, terms.threads, model.regions, cold=terms.cold)
     known = winners.known(place, terms.seconds)
     if known.are_of_today and len(known.book.found) == len(model.regions):
         return _tuned(model, known.book, {})
@@ -193,7 +209,9 @@ def tune(
     samples = {p.entry: samples_of(p, kernels, memory) for p in model.plain.programs}
     limits = probed(target, model.plain, terms.threads, terms.seconds)
     least = least_of(model.plain, samples, measuring.features(), limits)
-    with Trials(target, measuring, samples, terms.threads, terms.seed) as trials:
+    with Trials(
+        target, measuring, samples, terms.threads, seed=terms.seed, cold=terms.cold
+    ) as trials:
         search = Search(model.make, trials)
         before = _begin(search, model, clock)
         dims = [d for each in trials.samples.values() for d in each]
@@ -318,27 +336,27 @@ def _batch(search: Search, climbs: list[Climb], clock: Clock) -> list[Built]:
 
 
 def _confirmed(search: Search, chosen: Choices, data: int, clock: Clock) -> Book:
-    """What gives the same as the heuristic's on other data, and is faster beside it."""
+    """What gives the same as the heuristic's on other data, and is faster beside it, alone and in the whole."""
     (job,) = search.trials.build([search.make({})])
     if not chosen or job is None or search.trials.begin(replace(job, data=data)) is None:
         return NOTHING
-    before: dict[Region, list[Times]] = {r: [] for r in chosen}
-    after: dict[Region, list[Times]] = {r: [] for r in chosen}
-    for number in range(CONFIRMED):
-        if number >= 3 and not clock.fits(0, 2):
-            break
-        for choices, times in (({}, before), (chosen, after)):
-            found = search.measure(choices, data)
-            chosen = {r: c for r, c in chosen.items() if r in found or not choices}
-            for region in times:
-                if region in found:
-                    times[region].append(found[region])
+    pairs: list[tuple[Seen, Seen]] = []
+    while len(pairs) < CONFIRMED and (len(pairs) < ENOUGH or clock.fits(0, 2)):
+        now, was = search.seen(chosen, data), search.seen({}, data)
+        lost = [r for r in chosen if r not in now.regions]
+        chosen = {r: c for r, c in chosen.items() if r in now.regions}
+        if not chosen or not was.regions:
+            return NOTHING
+        pairs = (
+            [] if lost else [*pairs, (now, was)]
+        )  # what was seen with what is wrong means little
     out: dict[str, Found] = {}
     for region, choice in chosen.items():
-        was, now = _median(before[region]), _median(after[region])
+        now, was = (_median([s.regions[region] for s in each]) for each in zip(*pairs, strict=True))
         if is_better(now, was):
             out[key_of(region)] = Found(choice, mean(now), mean(was))
-    return Book(out)
+    now, was = (_median([s.run or () for s in each]) for each in zip(*pairs, strict=True))
+    return Book(out) if mean(now) <= mean(was) * (1 + WHOLE_LOSS) else NOTHING
 
 
 def _median(times: Sequence[Times]) -> Times:

@@ -41,9 +41,11 @@ class Kept:
     model: str
 
     @staticmethod
-    def of(measuring: Measuring, threads: int, regions: Collection[str]) -> Kept:
+    def of(
+        measuring: Measuring, threads: int, regions: Collection[str], *, cold: bool = False
+    ) -> Kept:
         """For regions of one model."""
-        machine = _digest((*measuring.machine(threads), lumigen_version()))
+        machine = _machine(measuring, threads, cold=cold)
         return Kept(frozenset(regions), machine, _digest((machine, *sorted(regions))))
 
 
@@ -53,6 +55,11 @@ class Remembered:
 
     book: Book
     are_of_today: bool
+
+
+def _machine(measuring: Measuring, threads: int, *, cold: bool) -> str:
+    caches = "cold" if cold else "as they are"
+    return _digest((*measuring.machine(threads), caches, lumigen_version()))
 
 
 def _digest(facts: Collection[str]) -> str:
@@ -73,6 +80,16 @@ def known(place: Kept, budget: float) -> Remembered:
     ]
     book = Book({region: found_of(json.loads(text)) for region, _, text in rows})
     return Remembered(book, all(day == today() for _, day, _ in rows))
+
+
+def everything(measuring: Measuring, threads: int) -> Book:
+    """What all searches on this machine have found."""
+    query, asked = (
+        "select region, found from winner where machine = ?",
+        (_machine(measuring, threads, cold=False),),
+    )
+    rows = _asked(lambda db: db.execute(query, asked).fetchall())
+    return Book({region: found_of(json.loads(text)) for region, text in rows})
 
 
 def keep(

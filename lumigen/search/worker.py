@@ -1,7 +1,7 @@
 """worker: runs the jobs that it is told of on stdin, one after another, and says `done` after each.
 
 It is a process of its own, since what it runs may be wrong, and a kernel that faults takes it down:
-`python -m lumigen.search.worker TARGET THREADS`.
+`python -m lumigen.search.worker TARGET THREADS COLD`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from lumigen.search.lanes import measuring_of
 from lumigen.search.samples import Dims, distinct
 from lumigen.search.trial import Job, Timed
 from lumigen.target import parse_target
-from lumigen.targets.measuring import Lane
+from lumigen.targets.measuring import Lane, Seconds
 
+WHOLE = ""  # beside the names of kernels
 DATA = 1 << 20  # streams of random numbers between two sets of data
 # How far results may be from those of the first trial, relative to the greatest.
 NEAR = {"f64": 1e-9, "f32": 1e-4, "f16": 1e-2, "bf16": 5e-2}
@@ -50,7 +51,7 @@ class Worker:
         wrong: list[str] = []
         for program in job.programs:
             samples = job.samples[program.entry]
-            found: dict[int, dict[str, float]] = {}
+            found: dict[int, Seconds] = {}
             for place, dims in distinct(samples):
                 key = (program.entry, tuple(dims.items()), job.data)
                 inputs = self._inputs(key, program, dims)
@@ -63,12 +64,14 @@ class Worker:
                 elif not _agree(made, self.expected[key]):
                     wrong.append(program.entry)
                     break
-                found[place] = bound.times() if job.is_timed else {}
+                found[place] = bound.times() if job.is_timed else Seconds({}, 0.0)
             for place, dims in enumerate(samples):
-                for name, t in found.get(samples.index(dims), {}).items():
+                one = found.get(samples.index(dims), Seconds({}, 0.0))
+                for name, t in {**one.kernels, WHOLE: one.whole}.items():
                     seconds.setdefault(name, [0.0] * len(samples))[place] += t
         times = {name: tuple(t) for name, t in seconds.items()}
-        return Timed(times, tuple(wrong), perf_counter() - start)
+        run = times.pop(WHOLE, ())
+        return Timed(times, run, tuple(wrong), perf_counter() - start)
 
     def _weight(self, stored: Stored) -> Array:
         info = stored.weight
@@ -109,7 +112,7 @@ def main() -> None:
     """Until stdin ends."""
     measuring = measuring_of(parse_target(sys.argv[1]))
     assert measuring is not None, "asked before"
-    worker = Worker(measuring.open(int(sys.argv[2])))
+    worker = Worker(measuring.open(int(sys.argv[2]), sys.argv[3] == "True"))
     while (job := sys.stdin.readline().strip()) and (made := sys.stdin.readline().strip()):
         # Both files are those of the process that has started this one.
         timed = worker.run(pickle.loads(Path(job).read_bytes()))  # noqa: S301

@@ -29,6 +29,14 @@ class Ready:
     scratch: int = 0
 
 
+@dataclass(frozen=True)
+class Seconds:
+    """Of all launches of each kernel in one run of an entry, and of the whole run, in the median of several runs."""
+
+    kernels: Mapping[str, float]
+    whole: float
+
+
 class Bound(Protocol):
     """An entry at some dims, with memory of its own."""
 
@@ -42,9 +50,7 @@ class Bound(Protocol):
         """Copies of outputs and states."""
         ...
 
-    def times(self) -> dict[str, float]:
-        """Seconds of all launches of each kernel in one run, in the median of several runs."""
-        ...
+    def times(self) -> Seconds: ...
 
 
 class Lane(Protocol):
@@ -75,4 +81,4 @@ class Measuring:
     memory: Callable[[], int]  # bytes that inputs, outputs and temporaries may take
     compiled: Callable[[LoweredKernel, float], Ready | None]  # in so many seconds; None: it was not
     apart: bool  # kernels may be compiled while others are measured
-    open: Callable[[int], Lane]  # for so many threads
+    open: Callable[[int, bool], Lane]  # for so many threads; if caches are cold before each launch

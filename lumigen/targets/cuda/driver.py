@@ -21,7 +21,8 @@ DYNAMIC_SHARED = 8  # CUfunction_attribute
 WAIT_AT_LEAST = 0  # CU_STREAM_WAIT_VALUE_GEQ
 NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 HOST_MAPPED = 2  # CU_MEMHOSTALLOC_DEVICEMAP
-CLUSTER = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+CLUSTER, OVERLAP = 4, 6  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, _PROGRAMMATIC_STREAM_SERIALIZATION
+L2_BYTES = 38  # CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE
 MAP_TYPES = {"f16": 6, "f32": 7, "bf16": 9}  # CUtensorMapDataType
 SWIZZLE_128, PROMOTE_256 = 3, 3
 
@@ -32,13 +33,17 @@ class DriverFailed(Exception):
 
 @dataclass(frozen=True)
 class DeviceKernel:
-    """A kernel of a module: what it is launched with, and how many clusters of one that stays run at a time."""
+    """A kernel of a module: what it is launched with, and how many clusters of one that stays run at a time.
+
+    One that is not `early` begins after the launch before.
+    """
 
     handle: c_void_p
     threads: int
     shared: int
     cluster: int
     most: int | None
+    early: bool
 
     def blocks(self, tasks: int) -> int:
         """The grid for so many work tiles."""
@@ -73,6 +78,9 @@ class Driver:
         self.call("cuCtxSetCurrent", context)
         self.call("cuStreamCreate", byref(stream), c_uint(NON_BLOCKING))
         self.stream = stream
+        size = c_int(0)
+        self.call("cuDeviceGetAttribute", byref(size), c_int(L2_BYTES), device)
+        self.cache = size.value
         self.gate, self.opened = self._gate(), 0
 
     def call(self, name: str, *arguments: Any) -> None:
@@ -116,18 +124,18 @@ class Driver:
     # ---- kernels ----
 
     def function(self, image: bytes, row: str) -> DeviceKernel:
-        """The one kernel of a module, whose variable `row` has its threads, shared bytes, cluster, and if it stays."""
+        """The one kernel of a module; in its variable `row` are threads, shared bytes, cluster, stays, early."""
         module, handle = c_void_p(), c_void_p()
         self.call("cuModuleLoadData", byref(module), image)
         self.call("cuModuleEnumerateFunctions", byref(handle), c_uint(1), module)
         address, size = c_uint64(0), c_size_t(0)
         self.call("cuModuleGetGlobal_v2", byref(address), byref(size), module, row.encode())
-        said = np.zeros(4, np.int32)
+        said = np.zeros(5, np.int32)
         self.download(said, address.value)
-        threads, shared, cluster, stays = map(int, said)
+        threads, shared, cluster, stays, early = map(int, said)
         self.call("cuFuncSetAttribute", handle, c_int(DYNAMIC_SHARED), c_int(shared))
         most = self._clusters(handle, threads, shared, cluster) if stays else None
-        return DeviceKernel(handle, threads, shared, cluster, most)
+        return DeviceKernel(handle, threads, shared, cluster, most, bool(early))
 
     def _clusters(self, handle: c_void_p, threads: int, shared: int, cluster: int) -> int:
         """How many of them run at one time."""
@@ -138,22 +146,24 @@ class Driver:
         self.call("cuOccupancyMaxActiveClusters", byref(found), handle, byref(config))
         return max(1, found.value)
 
-    def launch(self, function: DeviceKernel, tasks: int, arguments: Any) -> None:
-        """A block, or a cluster of them, for each task; `arguments` is an array of pointers to them."""
-        if tasks > 0:
-            one, shared = c_uint(1), c_uint(function.shared)
-            grid = (c_uint(function.blocks(tasks)), one, one)
-            block = (c_uint(function.threads), one, one)
-            self.call(
-                "cuLaunchKernel",
-                function.handle,
-                *grid,
-                *block,
-                shared,
-                self.stream,
-                arguments,
-                None,
-            )
+    def launch(self, function: DeviceKernel, tasks: int, arguments: Any, *, overlaps: bool) -> None:
+        """A block, or a cluster of them, for each task; `arguments` is an array of pointers to them.
+
+        Where it `overlaps` it may begin as soon as all blocks of the launch before have let it.
+        """
+        if tasks <= 0:
+            return
+        attribute = _Attribute(OVERLAP, 0, (c_uint * 16)(1))
+        grid, block = (function.blocks(tasks), 1, 1), (function.threads, 1, 1)
+        config = _Config(
+            (c_uint * 3)(*grid),
+            (c_uint * 3)(*block),
+            function.shared,
+            self.stream,
+            ctypes.addressof(attribute),
+            int(overlaps and function.early),
+        )
+        self.call("cuLaunchKernelEx", byref(config), function.handle, arguments, None)
 
     def tensor_map(
         self, to: int, dtype: str, address: int, sizes: Sequence[int], strides: Sequence[int]

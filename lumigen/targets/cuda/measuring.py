@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -42,7 +41,7 @@ from lumigen.target_row import Target
 from lumigen.targets.cuda.driver import DeviceKernel, Driver
 from lumigen.targets.cuda.speller import DeviceKernelContext, device_kernel_body, kernel_context
 from lumigen.targets.cuda.tools import cuda_driver, gpu_architecture, gpu_memory, nvcc
-from lumigen.targets.measuring import Measuring, Ready
+from lumigen.targets.measuring import Measuring, Ready, Seconds
 from lumigen.toolchain import compiled_library, output
 
 Array = npt.NDArray[Any]
@@ -60,6 +59,7 @@ IN_ORDER = (
 )
 SHARE = 4  # a model has this part of the memory
 MAP_ALIGNMENT = 128
+FORGETS = 2  # times its size written, a cache holds nothing else
 
 
 def lacking(target: Target) -> str:
@@ -119,10 +119,11 @@ def unit(kernel: LoweredKernel) -> str:
 
 
 def _row(context: DeviceKernelContext) -> str:
-    """Threads, bytes of shared memory, blocks of a cluster, and if it stays for several tiles."""
+    """Threads, bytes of shared memory, blocks of a cluster, if it stays for several tiles, if it may begin early."""
     cluster = context.cluster if context.box_lines else "0"
-    numbers = f"{context.threads}, {context.shared}, {cluster}, {int(context.stays)}"
-    return f'extern "C" {{ __device__ int32_t {ROW}[4] = {{{numbers}}}; }}'
+    early = "Tile::kBlocks == 1" if context.split else "1"
+    numbers = f"{context.threads}, {context.shared}, {cluster}, {int(context.stays)}, {early}"
+    return f'extern "C" {{ __device__ int32_t {ROW}[5] = {{{numbers}}}; }}'
 
 
 def compiled(kernel: LoweredKernel, seconds: float) -> Ready | None:
@@ -152,10 +153,14 @@ def compiled_for(
 
 
 class CudaLane:
-    """One GPU. What arrays hold is uploaded once; all else lies in one block, whose owner changes with `bind`."""
+    """One GPU, whose cache is `cold` before each launch or as it is.
 
-    def __init__(self) -> None:
+    What arrays hold is uploaded once; all else lies in one block, whose owner changes with `bind`.
+    """
+
+    def __init__(self, *, cold: bool) -> None:
         self.gpu = Driver()
+        self.other = self.gpu.allocate(FORGETS * self.gpu.cache) if cold else 0
         self.functions: dict[str, DeviceKernel] = {}
         self.uploaded: dict[int, tuple[Array, int]] = {}  # by the identity of the array
         self.block, self.size = 0, 0
@@ -195,7 +200,7 @@ class CudaLane:
         cleared = (at[len(sizes)], self.block + self.size - at[len(sizes)])
         results = (*((outputs[n], held[OutputArg(n)], n) for n in outputs),)
         kept = (*((states[n], held[StateArg(n)], f"state {n}") for n in states),)
-        return CudaBound(self.gpu, steps, poisoned, cleared, (*results, *kept))
+        return CudaBound(self.gpu, steps, poisoned, cleared, (*results, *kept), self.other)
 
     def _places(self, sizes: Sequence[int]) -> list[int]:
         """The addresses of so many bytes each in the block, one after another."""
@@ -254,8 +259,8 @@ class _Launched:
     tasks: int
     arguments: Any  # pointers to the argument struct, which the second item keeps alive
 
-    def launch(self, gpu: Driver) -> None:
-        gpu.launch(self.function, self.tasks, self.arguments[0])
+    def launch(self, gpu: Driver, *, overlaps: bool = False) -> None:
+        gpu.launch(self.function, self.tasks, self.arguments[0], overlaps=overlaps)
 
 
 def _arguments(
@@ -294,6 +299,7 @@ class CudaBound:
     poisoned: tuple[int, int]  # where it begins, bytes
     cleared: tuple[int, int]
     kept: tuple[tuple[Array, int, str], ...]
+    other: int  # memory that caches have instead of what a launch reads; 0: none
 
     def clear(self) -> None:
         """Poison what the entry writes; states and counters are zero."""
@@ -313,41 +319,61 @@ class CudaBound:
             self.gpu.download(array, address)
         return {name: array for array, _, name in self.kept}
 
-    def times(self) -> dict[str, float]:
-        """Seconds of all launches of each kernel in one run, in the median of several runs."""
-        events = [self.gpu.event() for _ in range(len(self.steps) + len(self._parts()))]
+    def times(self) -> Seconds:
+        """The medians of several runs: launches apart, then one after another as soon as each may begin."""
+        events = [self.gpu.event() for _ in range(2 * len(self.steps) + 2)]
         each: dict[str, list[float]] = {}
-        begun, rounds = perf_counter(), 0
+        whole: list[float] = []
+        begun = perf_counter()
         fewest, most = ROUNDS
-        while rounds < fewest or (rounds < most and perf_counter() - begun < ENOUGH):
+        while len(whole) < fewest or (len(whole) < most and perf_counter() - begun < ENOUGH):
             run: dict[str, float] = {}
-            for name, seconds in self._timed(events):
+            for name, seconds in self._apart(events):
                 run[name] = run.get(name, 0.0) + seconds
             for name, seconds in run.items():
                 each.setdefault(name, []).append(seconds)
-            rounds += 1
+            whole.append(self._in_a_row(*events[:2]))
         for event in events:
             self.gpu.forget(event)
-        return {name: median(found) for name, found in each.items()}
+        return Seconds({name: median(found) for name, found in each.items()}, median(whole))
 
     def _parts(self) -> list[Sequence[_Launched]]:
         return [self.steps[i : i + IN_ORDER] for i in range(0, len(self.steps), IN_ORDER)]
 
-    def _timed(self, events: Iterable[ctypes.c_void_p]) -> list[tuple[str, float]]:
+    def _apart(self, events: Iterable[ctypes.c_void_p]) -> list[tuple[str, float]]:
         """(kernel, seconds) of each launch of one run."""
         left, between = iter(events), list[tuple[str, ctypes.c_void_p, ctypes.c_void_p]]()
         for part in self._parts():
             self.gpu.close_gate()
-            seen = [next(left)]
-            self.gpu.record(seen[0])
             for step in part:
+                self._forget()
+                start, end = next(left), next(left)
+                self.gpu.record(start)
                 step.launch(self.gpu)
-                seen.append(next(left))
-                self.gpu.record(seen[-1])
+                self.gpu.record(end)
+                between.append((step.kernel, start, end))
             self.gpu.open_gate()
-            between += [(s.kernel, *pair) for s, pair in zip(part, pairwise(seen), strict=True)]
         self.gpu.wait()
         return [(name, self.gpu.seconds(*pair)) for name, *pair in between]
+
+    def _in_a_row(self, start: ctypes.c_void_p, end: ctypes.c_void_p) -> float:
+        """Seconds of one run, launched as a project launches it."""
+        for number, part in enumerate(self._parts()):
+            self.gpu.close_gate()
+            if number == 0:
+                self._forget()
+                self.gpu.record(start)
+            for step in part:
+                step.launch(self.gpu, overlaps=True)
+            self.gpu.open_gate()
+        self.gpu.record(end)
+        self.gpu.wait()
+        return self.gpu.seconds(start, end)
+
+    def _forget(self) -> None:
+        """Where caches are to be cold, write over what they have."""
+        if self.other:
+            self.gpu.fill(self.other, 0, FORGETS * self.gpu.cache)
 
 
 MEASURING = Measuring(
@@ -357,5 +383,5 @@ MEASURING = Measuring(
     memory,
     compiled,
     apart=True,  # no launch waits for the host
-    open=lambda _threads: CudaLane(),
+    open=lambda _threads, cold: CudaLane(cold=cold),
 )
