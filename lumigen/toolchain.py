@@ -13,7 +13,9 @@ import subprocess
 import sysconfig
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from lumigen import debug
@@ -96,18 +98,15 @@ def compiled_library(
     It is compiled once and then cached, below a folder `kind`, by the content of all of this, and again where
     the cached one is not what was compiled. BuildFailed where it does not compile, or not in so many seconds.
     """
-    contents = (p.read_text(encoding="utf-8") for p in headers)
-    stamp = hashlib.sha256("\0".join((compiler, *flags, unit, text, *contents)).encode())
-    folder, key = debug.cache_dir() / kind, stamp.hexdigest()[:24]
+    folder = debug.cache_dir() / kind
+    include = _included(folder, tuple((p, p.stat().st_mtime_ns) for p in headers))
+    stamp = hashlib.sha256("\0".join((compiler, *flags, unit, text, include.name)).encode())
+    key = stamp.hexdigest()[:24]
     for library in folder.glob(f"{key}-*.so"):
         if library.name == _name_of(key, library):
             return library
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as work:
-        include = Path(work) / "include"
-        (include / "runtime").mkdir(parents=True)
-        for header in headers:
-            shutil.copy(header, include / "runtime" / header.name)
         source, out = Path(work) / unit, Path(work) / "out.so"
         source.write_text(text, encoding="utf-8")
         command = [compiler, *flags, f"-I{include}", str(source), "-o", str(out)]
@@ -115,6 +114,24 @@ def compiled_library(
         if code != 0:
             raise BuildFailed(step=f"compile {unit}", code=code, output=said[-6000:], log=source)
         return out.replace(folder / _name_of(key, out))
+
+
+@lru_cache(maxsize=8)
+def _included(folder: Path, headers: tuple[tuple[Path, int], ...]) -> Path:
+    """A folder that has copies of headers, each with when it was changed, in `runtime/`; named by what they say."""
+    contents = [(p.name, p.read_text(encoding="utf-8")) for p, _ in headers]
+    stamp = hashlib.sha256("\0".join(part for pair in contents for part in pair).encode())
+    place = folder / f"include-{stamp.hexdigest()[:24]}"
+    if not place.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as work:
+            own = Path(work) / place.name
+            (own / "runtime").mkdir(parents=True)
+            for name, text in contents:
+                (own / "runtime" / name).write_text(text, encoding="utf-8")
+            with suppress(OSError):  # another process was faster
+                own.rename(place)
+    return place
 
 
 def _ended(command: list[str], seconds: float | None) -> tuple[int, str]:

@@ -62,13 +62,15 @@ def _hold(conditions: Sequence[Cmp], dims: Mapping[Dim, int]) -> bool:
 
 @dataclass
 class Climb:
-    """`tried` counts choices that were measured."""
+    """`weight` is its share of the model's time; `asked` counts choices, `tried` those that were measured."""
 
     region: Region
     space: Space
     best: Choice
     before: Times
     seconds: Times
+    weight: float = 1.0
+    asked: int = 0
     tried: int = 0
     seen: set[tuple[TileProgram, ...]] = field(default_factory=set[tuple[TileProgram, ...]])
     left: Iterator[Choice] = field(init=False)
@@ -83,10 +85,16 @@ class Climb:
         while True:
             for choice in self.left:
                 if self._is_new(choice):
+                    self.asked += 1
                     return choice
             if self.begun:
                 return None
             self.begin()
+
+    @property
+    def urgency(self) -> float:
+        """Regions are searched in proportion to their time."""
+        return self.weight / (1 + self.asked)
 
     def begin(self) -> None:
         """Go on from the best."""

@@ -12,8 +12,10 @@ class Clock:
 
     end: float  # on the clock of `monotonic`
     threads: int  # that compile at the same time
-    kernel: float = 0.0  # seconds of a round of compilations
+    after: int  # trials that come when the search is over, the first of them on data that is made for it
+    kernel: float = 1.5  # seconds of a round of compilations, of which some find a kernel that was compiled before
     trial: float = 0.0
+    data: float = 0.0  # to make random data
 
     def built(self, kernels: int, seconds: float) -> None:
         """So many kernels were compiled."""
@@ -27,8 +29,9 @@ class Clock:
     def fits(self, kernels: int, trials: int) -> bool:
         """Whether these can be compiled and run in time."""
         rounds = -(-kernels // self.threads)
-        return monotonic() + rounds * self.kernel + trials * self.trial < self.end
+        return rounds * self.kernel < self.left(trials)
 
     def left(self, trials: int) -> float:
-        """Seconds that are left for compiling before so many trials."""
-        return max(0.0, self.end - monotonic() - trials * self.trial)
+        """Seconds that are left for compiling before so many trials and those at the end."""
+        reserved = (trials + self.after) * self.trial + self.data
+        return max(0.0, self.end - monotonic() - reserved)

@@ -11,7 +11,7 @@ import pickle
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -62,7 +62,10 @@ class Timed:
 
 
 class Trials:
-    """A worker, started again when it has crashed or hung, on random data of a `seed`, with caches `cold` or warm."""
+    """A worker, started again when it has crashed or hung, on random data of a `seed`, with caches `cold` or warm.
+
+    `took` hears how many kernels were compiled, and in how many seconds.
+    """
 
     def __init__(
         self,
@@ -70,12 +73,14 @@ class Trials:
         measuring: Measuring,
         samples: Samples,
         threads: int,
+        took: Callable[[int, float], None] = lambda _kernels, _seconds: None,
         *,
         seed: int = 0,
         cold: bool = False,
     ) -> None:
         self.target, self.measuring, self.samples = target, measuring, samples
         self.threads, self.seed, self.cold = threads, seed, cold
+        self.features, self.took = measuring.features(), took
         self.limit = FIRST
         self.worker: subprocess.Popen[str] | None = None
         self.first: list[Job] = []  # what later ones are compared with
@@ -98,18 +103,20 @@ class Trials:
         self._end()
         self.folder.cleanup()
 
-    def new(self, models: Sequence[LoweredModel]) -> int:
-        """How many kernels of models were not compiled yet."""
-        return len({key for m in models for k in m.kernels if (key := _key(k)) not in self.built})
+    def failed(self, kernel: LoweredKernel) -> bool:
+        """Whether it did not compile."""
+        return _key(kernel) in self.built and self.built[_key(kernel)] is None
 
-    def is_built(self, kernel: LoweredKernel) -> bool:
-        """Whether it was compiled."""
-        return self.built.get(_key(kernel)) is not None
+    def build(
+        self, models: Sequence[LoweredModel], seconds: float = FIRST, *, whole: bool = False
+    ) -> list[Job | None]:
+        """The jobs of models; None of one with a kernel that does not compile in so many seconds.
 
-    def build(self, models: Sequence[LoweredModel], seconds: float = COMPILING) -> list[Job | None]:
-        """The jobs of models; None of one with a kernel that does not compile in so many seconds."""
+        Kernels that do not run at any sample are compiled where a `whole` model is to be.
+        """
         end = monotonic() + seconds
-        distinct = {_key(k): k for m in models for k in m.kernels}
+        kernels = [k for m in models for k in (m.kernels if whole else self.running(m))]
+        distinct = {_key(k): k for k in kernels}
         lacking = {key: k for key, k in distinct.items() if key not in self.built}
 
         def compiled(kernel: LoweredKernel) -> Ready | None:
@@ -119,11 +126,22 @@ class Trials:
         with ThreadPoolExecutor(self.threads) as pool:
             found = pool.map(compiled, lacking.values())
             self.built.update(zip(lacking, found, strict=True))
-        return [self._job(m) for m in models]
+        self.took(len(lacking), monotonic() - end + seconds)
+        return [self._job(m, m.kernels if whole else self.running(m)) for m in models]
 
-    def _job(self, model: LoweredModel) -> Job | None:
-        kernels = {k.name: ready for k in model.kernels if (ready := self.built[_key(k)])}
-        if len(kernels) < len(model.kernels):
+    def running(self, model: LoweredModel) -> list[LoweredKernel]:
+        """The kernels that run at any sample on this machine."""
+        names = {
+            launch.kernel
+            for program in model.programs
+            for dims in self.samples[program.entry]
+            for launch in program.chosen(dims, self.features)
+        }
+        return [k for k in model.kernels if k.name in names]
+
+    def _job(self, model: LoweredModel, wanted: Sequence[LoweredKernel]) -> Job | None:
+        kernels = {k.name: ready for k in wanted if (ready := self.built[_key(k)])}
+        if len(kernels) < len(wanted):
             return None
         return Job(
             model.programs,

@@ -34,11 +34,7 @@ from lumigen.target_row import Target
 from lumigen.targets.measuring import Measuring
 
 SHARE = 0.005  # of a model's time: regions of less are left as they are
-TOGETHER, FILL = (
-    4,
-    2,
-)  # trials that are built at the same time at least; kernels for each thread, where these are more
-MOST = 16  # of those trials
+FILL, MOST = 2, 16  # choices for each thread that are compiled at the same time; of one region
 CONFIRMED, ENOUGH = 5, 3  # runs of what was found and of the heuristic's in alternation; the fewest
 WHOLE_LOSS = 0.01  # of a model's time that is noise
 
@@ -116,15 +112,19 @@ class Search:
         return self.seen(choices, data, made).regions
 
     def seen(
-        self, choices: Choices, data: int | None = None, made: LoweredModel | None = None
+        self,
+        choices: Choices,
+        data: int | None = None,
+        made: LoweredModel | None = None,
+        *,
+        whole: bool = False,
     ) -> Seen:
-        """The same, and of the whole if all of these choices are in it."""
+        """The same, and of all of it if all of these choices are in it; `whole` as Trials.build has it."""
         model = self.make(choices) if made is None else made
-        (job,) = self.trials.build([model])
+        (job,) = self.trials.build([model], whole=whole)
         if job is None:
-            built = self.trials.is_built
-            lacking = {k.of for k in model.kernels if not built(k)}
-            left = {r: c for r, c in choices.items() if r not in lacking}
+            failed = {k.of for k in model.kernels if self.trials.failed(k)}
+            left = {r: c for r, c in choices.items() if r not in failed}
             return Seen(self.measure(left, data) if len(left) < len(choices) else {})
         timed = self.trials.run(job if data is None else replace(job, data=data))
         if timed is not None and not timed.wrong:
@@ -198,7 +198,7 @@ def tune(
     loses a trial and nothing else. What an earlier search of at least as many seconds found is taken; if that was on
     another day, after it was measured again.
     """
-    clock = Clock(monotonic() + terms.seconds, terms.threads)
+    clock = Clock(monotonic() + terms.seconds, terms.threads, 2 * CONFIRMED + 1)
     model = _Searched.of(entries, target, dtype)
     place = winners.Kept.of(measuring, terms.threads, model.regions, cold=terms.cold)
     known = winners.known(place, terms.seconds)
@@ -210,7 +210,7 @@ def tune(
     limits = probed(target, model.plain, terms.threads, terms.seconds)
     least = least_of(model.plain, samples, measuring.features(), limits)
     with Trials(
-        target, measuring, samples, terms.threads, seed=terms.seed, cold=terms.cold
+        target, measuring, samples, terms.threads, clock.built, seed=terms.seed, cold=terms.cold
     ) as trials:
         search = Search(model.make, trials)
         before = _begin(search, model, clock)
@@ -257,9 +257,8 @@ def faster(book: Book) -> Book:
 
 def _begin(search: Search, model: _Searched, clock: Clock) -> Mapping[Region, Times]:
     """The seconds of all regions by the heuristic."""
-    trials, start = search.trials, monotonic()
+    trials = search.trials
     (job,) = trials.build([model.plain])
-    clock.built(len(model.plain.kernels), monotonic() - start)
     timed = None if job is None else trials.begin(job)
     if job is not None and timed is None:  # perhaps for want of memory
         trials.samples = {entry: each[:1] for entry, each in trials.samples.items()}
@@ -267,8 +266,12 @@ def _begin(search: Search, model: _Searched, clock: Clock) -> Mapping[Region, Ti
     if timed is None:
         what = f"the model does not run before anything is searched: {trials.said()}"
         raise LoweringFailed(step="tune", what=what)
-    clock.ran(timed.whole)
-    return of_regions(model.plain, timed)
+    again = None if job is None else trials.run(replace(job, samples=trials.samples))
+    if again is None or again.wrong:
+        raise LoweringFailed(step="tune", what="the model gives other results in a second run")
+    clock.data = max(0.0, timed.whole - again.whole)
+    clock.ran(again.whole)
+    return of_regions(model.plain, again)
 
 
 def _climbs(before: Mapping[Region, Times], space: Space, known: Book) -> list[Climb]:
@@ -281,7 +284,7 @@ def _climbs(before: Mapping[Region, Times], space: Space, known: Book) -> list[C
             (t / whole for t, whole in zip(seconds, total, strict=True) if whole), default=0
         )
         if share >= SHARE and key_of(region) not in known.found:
-            out.append(Climb(region, space, space.first(region), seconds, seconds))
+            out.append(Climb(region, space, space.first(region), seconds, seconds, share))
     return out
 
 
@@ -315,24 +318,27 @@ def _run(search: Search, step: Step, choices: Choices, made: LoweredModel) -> No
 
 
 def _batch(search: Search, climbs: list[Climb], clock: Clock) -> list[Built]:
-    """Trials that can end in time, with the choices of each, built; none if there is no more time, or nothing left."""
-    trials, out, models = search.trials, list[Built](), list[LoweredModel]()
-    reserve = 2 * CONFIRMED + 2  # trials that come after
-    while len(out) < MOST and (len(out) < TOGETHER or trials.new(models) < FILL * trials.threads):
-        step = [(c, choice) for c in climbs if (choice := c.next()) is not None]
-        if not step:
-            break
-        choices = {**{c.region: c.best for c in climbs}, **{c.region: x for c, x in step}}
-        made = search.make(choices)
-        if not clock.fits(trials.new([*models, made]), len(out) + 1 + reserve):
-            break
-        out.append((step, choices, made))
-        models.append(made)
-    if out:
-        count, start = trials.new(models), monotonic()
-        trials.build(models, clock.left(reserve))
-        clock.built(count, monotonic() - start)
-    return out
+    """Trials that can end in time, built; none if there is no more time, or nothing left to try."""
+    steps, count, left = list[Step](), 0, [*climbs]
+    number = dict.fromkeys(
+        (c.region for c in climbs), 0
+    )  # of the trial that a region's next choice is in
+    while left and count < FILL * clock.threads and clock.fits(count + 1, len(steps) + 1):
+        climb = max(left, key=lambda c: c.urgency)
+        choice = climb.next() if number[climb.region] < MOST else None
+        if choice is None:
+            left.remove(climb)
+            continue
+        if number[climb.region] == len(steps):
+            steps.append([])
+        steps[number[climb.region]].append((climb, choice))
+        number[climb.region] += 1
+        count += 1
+    best = {c.region: c.best for c in climbs}
+    several = [{**best, **{c.region: choice for c, choice in step}} for step in steps]
+    models = [search.make(choices) for choices in several]
+    search.trials.build(models, clock.left(len(steps)))
+    return list(zip(steps, several, models, strict=True))
 
 
 def _confirmed(search: Search, chosen: Choices, data: int, clock: Clock) -> Book:
@@ -341,8 +347,8 @@ def _confirmed(search: Search, chosen: Choices, data: int, clock: Clock) -> Book
     if not chosen or job is None or search.trials.begin(replace(job, data=data)) is None:
         return NOTHING
     pairs: list[tuple[Seen, Seen]] = []
-    while len(pairs) < CONFIRMED and (len(pairs) < ENOUGH or clock.fits(0, 2)):
-        now, was = search.seen(chosen, data), search.seen({}, data)
+    while len(pairs) < CONFIRMED and (len(pairs) < ENOUGH or clock.fits(0, 2 - clock.after)):
+        now, was = search.seen(chosen, data, whole=True), search.seen({}, data)
         lost = [r for r in chosen if r not in now.regions]
         chosen = {r: c for r, c in chosen.items() if r in now.regions}
         if not chosen or not was.regions:

@@ -95,7 +95,7 @@ def _agree(made: Mapping[str, Array], expected: Mapping[str, Array]) -> bool:
 
 
 def _near(a: Array, b: Array) -> bool:
-    if a.tobytes() == b.tobytes():
+    if _bytes(a) == _bytes(b):
         return True
     if a.dtype.kind in "iub?":
         return False
@@ -106,6 +106,11 @@ def _near(a: Array, b: Array) -> bool:
         return False
     greatest = float(np.max(np.abs(y[finite]), initial=0.0))
     return bool(np.max(np.abs(x[finite] - y[finite]), initial=0.0) <= NEAR[name] * greatest)
+
+
+def _bytes(a: Array) -> memoryview:
+    """Two of these are compared as quickly as memory is."""
+    return memoryview(np.ascontiguousarray(a).reshape(-1).view(np.uint8))
 
 
 def main() -> None:
