@@ -254,7 +254,7 @@ def test_a_trial_that_goes_wrong_loses_itself_alone(body: str) -> None:
         (good,) = trials.build([model])
         assert good is not None
         assert trials.begin(good) is not None
-        trials.limit = 5.0
+        trials.limit = 2.0
         unit = f'#include <cstdint>\nextern "C" void run_kernel(const void*, int64_t, char*) {{ {body} }}\n'
         spoilt = {n: replace(k, library=compiled(unit)) for n, k in good.kernels.items()}
         bad = replace(good, kernels=spoilt)

@@ -169,12 +169,13 @@ class Trials:
         return self._run(job)
 
     def _run(self, job: Job) -> Timed | None:
+        limit = self.limit
         if self.worker is None:
-            self.worker = self._begun()
+            self.worker, limit = self._begun(), FIRST  # it begins with imports and data
         given, made = Path(self.folder.name) / "job", Path(self.folder.name) / "timed"
         given.write_bytes(pickle.dumps(job))
         made.unlink(missing_ok=True)
-        if not self._told(self.worker, f"{given}\n{made}\n"):
+        if not self._told(self.worker, f"{given}\n{made}\n", limit):
             self._end()
             return None
         # The worker is ours, and so is the file.
@@ -198,7 +199,7 @@ class Trials:
         lines = self._log.read_text(encoding="utf-8").split("\n") if self._log.exists() else []
         return next((x for x in reversed(lines) if x.strip()), "nothing was said")
 
-    def _told(self, worker: subprocess.Popen[str], text: str) -> bool:
+    def _told(self, worker: subprocess.Popen[str], text: str, limit: float) -> bool:
         """Whether the worker did as it was told, in time."""
         assert worker.stdin is not None
         assert worker.stdout is not None
@@ -210,7 +211,7 @@ class Trials:
         with ThreadPoolExecutor(1) as pool:
             line = pool.submit(worker.stdout.readline)
             try:
-                return line.result(self.limit).strip() == "done"
+                return line.result(limit).strip() == "done"
             except TimeoutError:
                 worker.kill()  # which ends the reading too
                 return False
