@@ -99,7 +99,9 @@ def compiled_library(
     the cached one is not what was compiled. BuildFailed where it does not compile, or not in so many seconds.
     """
     folder = debug.cache_dir() / kind
-    include = _included(folder, tuple((p, p.stat().st_mtime_ns) for p in headers))
+    include = _included(
+        debug.cache_dir() / "headers", tuple((p, p.stat().st_mtime_ns) for p in headers)
+    )
     stamp = hashlib.sha256("\0".join((compiler, *flags, unit, text, include.name)).encode())
     key = stamp.hexdigest()[:24]
     for library in folder.glob(f"{key}-*.so"):
