@@ -11,17 +11,23 @@ import pytest
 from test_tune import entries_of
 
 import lumigen as lg
-from lumigen.dtype import bf16
+from lumigen.compile import lower_model
+from lumigen.dtype import bf16, f32
 from lumigen.errors import BuildFailed
 from lumigen.fast_lane import compiled
+from lumigen.frontend import Traced
 from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.lower.retype import retype
+from lumigen.progress import Stages
 from lumigen.region import Region
+from lumigen.search import host, winners
 from lumigen.search.book import Book, Found, book_of, key_of, text_of
 from lumigen.search.choice import Choice, near
 from lumigen.search.climb import Climb, Space, is_better, mean
 from lumigen.search.clock import Clock
 from lumigen.search.samples import samples_of
+from lumigen.search.tune import Terms, Tuned, tune
+from lumigen.target import HOST
 from lumigen.targets.cuda.device import CUDA
 from lumigen.targets.cuda.measuring import compiled_for
 
@@ -130,6 +136,25 @@ def test_a_compilation_has_a_limit_of_time(tmp_path: Any, monkeypatch: pytest.Mo
     monkeypatch.setenv("LUMIGEN_CACHE", str(tmp_path))
     with pytest.raises(BuildFailed, match="took more than"):
         compiled("#include <regex>\n", seconds=0.01)
+
+
+@pytest.mark.slow
+def test_what_a_search_is_too_short_for_is_said_and_not_remembered(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LUMIGEN_CACHE", str(tmp_path))
+    entries = entries_of(lambda x: x.exp(), x=lg.spec(ROWS, 4))
+    found = tune(entries, HOST, host.MEASURING, f32, Terms(0.1, 1))
+    assert found == Tuned(Book({}), {}, ("k00_simt",))
+    assert winners.everything(host.MEASURING, 1) == Book({})
+
+
+def test_schedules_of_another_model_are_said_to_match_nothing() -> None:
+    found = Book({"0" * 32: Found(Choice(0, (), ()), 1.0, 2.0)})
+    graph = dict(entries_of(product, x=lg.spec(4, 8), w=lg.spec(8, 4)))
+    at = Stages()
+    lower_model(Traced("m", "0", tuple(graph.items()), ()), {}, at, schedules=lambda *_: found)
+    assert at.said == ["no region of the model is in the schedules: all run as without them"]
 
 
 # ---- kernels of a GPU ----
