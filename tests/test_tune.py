@@ -19,7 +19,7 @@ from lumigen.errors import BadArgument
 from lumigen.fast_lane import compiled
 from lumigen.interp.graph import evaluate
 from lumigen.lower import GRAPH_PASSES
-from lumigen.lower.assemble import LoweredModel, assemble
+from lumigen.lower.assemble import CutUp, LoweredModel, assemble
 from lumigen.plan import Illegal
 from lumigen.printer.tile import show
 from lumigen.region import Region
@@ -197,7 +197,7 @@ class MadeUp:
 
 def climbed(wrong: frozenset[str] = frozenset()) -> dict[Region, Climb]:
     trials: Any = MadeUp(wrong)
-    search = Search(partial(model_of, entries_of(), CPU, f32), trials)
+    search = Search(partial(model_of, CutUp.of(entries_of(), CPU, f32, ()), CPU), trials)
     before = search.measure({})
     space = Space(CPU, (), (), [{ROWS: 32}])
     climbs = [Climb(r, space, next(beginnings(r, CPU)), t, t) for r, t in before.items()]

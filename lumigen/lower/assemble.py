@@ -171,12 +171,37 @@ def assemble(
 
     Each of `architectures` may have kernels of its own, with a guard. `pick` says which candidate a region runs as.
     """
-    model = _Model(device, dtype, architectures, pick)
-    prepared = [(name, graph, model.prepare(graph)) for name, graph in entries]
-    programs = tuple(model.entry(name, graph, found) for name, graph, found in prepared)
-    kernels = tuple(replace(k, lines=tuple(model.lines[k.name])) for k in model.kernels)
-    stored = tuple(model.stored.values())
-    return LoweredModel(programs, stored, kernels, states_of(entries), model.counters)
+    return CutUp.of(entries, device, dtype, architectures).lowered(pick)
+
+
+@dataclass(frozen=True)
+class CutUp:
+    """A model as regions: it can be lowered many times, whatever each of these runs as."""
+
+    model: _Model
+    entries: tuple[tuple[str, Graph, _Prepared], ...]
+
+    @staticmethod
+    def of(
+        entries: tuple[tuple[str, Graph], ...],
+        device: Device,
+        dtype: DType,
+        architectures: tuple[str, ...],
+    ) -> CutUp:
+        """The regions of all entries."""
+        model = _Model(device, dtype, architectures)
+        return CutUp(model, tuple((name, graph, model.prepare(graph)) for name, graph in entries))
+
+    def lowered(self, pick: Pick = heuristic) -> LoweredModel:
+        """The model with the candidates that are picked."""
+        of = self.model
+        model = _Model(
+            of.device, of.dtype, of.architectures, pick, labels=of.labels, parts=of.parts
+        )
+        programs = tuple(model.entry(*entry) for entry in self.entries)
+        kernels = tuple(replace(k, lines=tuple(model.lines[k.name])) for k in model.kernels)
+        states = states_of(tuple((name, graph) for name, graph, _ in self.entries))
+        return LoweredModel(programs, tuple(model.stored.values()), kernels, states, model.counters)
 
 
 def states_of(entries: tuple[tuple[str, Graph], ...]) -> tuple[StateInfo, ...]:

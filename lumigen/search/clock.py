@@ -16,6 +16,7 @@ class Clock:
     kernel: float = 1.5  # seconds of a round of compilations, of which some find a kernel that was compiled before
     trial: float = 0.0
     data: float = 0.0  # to make random data
+    model: float = 0.0  # to put a model together
 
     def built(self, kernels: int, seconds: float) -> None:
         """So many kernels were compiled."""
@@ -26,10 +27,14 @@ class Clock:
         """A trial was run."""
         self.trial = max(self.trial, seconds)
 
+    def made(self, seconds: float) -> None:
+        """A model was put together."""
+        self.model = max(self.model, seconds)
+
     def fits(self, kernels: int, trials: int) -> bool:
         """Whether these can be compiled and run in time."""
         rounds = -(-kernels // self.threads)
-        return rounds * self.kernel < self.left(trials)
+        return rounds * self.kernel + trials * self.model < self.left(trials)
 
     def left(self, trials: int) -> float:
         """Seconds that are left for compiling before so many trials and those at the end."""

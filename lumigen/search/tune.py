@@ -16,7 +16,7 @@ from time import monotonic
 
 from lumigen.dtype import DType
 from lumigen.errors import LoweringFailed
-from lumigen.lower.assemble import LoweredModel, assemble
+from lumigen.lower.assemble import CutUp, LoweredModel
 from lumigen.lower.devices import Device
 from lumigen.lower.plan_region import Candidate
 from lumigen.passes import Entries
@@ -138,20 +138,14 @@ class Search:
         return Seen({r: t for half in halves for r, t in self.measure(half, data).items()})
 
 
-def model_of(
-    entries: Entries,
-    device: Device,
-    dtype: DType,
-    choices: Choices,
-    architectures: tuple[str, ...] = (),
-) -> LoweredModel:
+def model_of(cut: CutUp, device: Device, choices: Choices) -> LoweredModel:
     """The model with these choices; other regions run as the heuristic says."""
 
     def pick(canonical: Region, named: Region) -> Candidate | None:
         choice = choices.get(canonical)
         return None if choice is None else candidate_of(choice, named, device)
 
-    return assemble(entries, device, dtype=dtype, architectures=architectures, pick=pick)
+    return cut.lowered(pick)
 
 
 def of_regions(model: LoweredModel, timed: Timed) -> dict[Region, Times]:
@@ -177,7 +171,8 @@ class _Searched:
     @staticmethod
     def of(entries: Entries, target: Target, dtype: DType) -> _Searched:
         device = TARGETS[target.name].device
-        make = partial(model_of, entries, device, dtype, architectures=target.architectures)
+        cut = CutUp.of(entries, device, dtype, target.architectures)
+        make = partial(model_of, cut, device)
         plain = make({})
         regions = {key_of(k.of): k.of for k in plain.kernels if k.of is not None}
         names = {k.of: k.name for k in reversed(plain.kernels) if k.of is not None}
@@ -336,7 +331,11 @@ def _batch(search: Search, climbs: list[Climb], clock: Clock) -> list[Built]:
         count += 1
     best = {c.region: c.best for c in climbs}
     several = [{**best, **{c.region: choice for c, choice in step}} for step in steps]
-    models = [search.make(choices) for choices in several]
+    models: list[LoweredModel] = []
+    for choices in several:
+        start = monotonic()
+        models.append(search.make(choices))
+        clock.made(monotonic() - start)
     search.trials.build(models, clock.left(len(steps)))
     return list(zip(steps, several, models, strict=True))
 
