@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -26,12 +29,14 @@ from lumigen.search.choice import Choice, near
 from lumigen.search.climb import Climb, Space, is_better, mean
 from lumigen.search.clock import Clock
 from lumigen.search.samples import samples_of
+from lumigen.search.trial import Trials
 from lumigen.search.tune import Terms, Tuned, tune
-from lumigen.target import HOST
+from lumigen.target import HOST, parse_target
 from lumigen.targets.cuda.device import CUDA
-from lumigen.targets.cuda.measuring import compiled_for
+from lumigen.targets.cuda.measuring import MEASURING, compiled_for
 
 ROWS = lg.Dim("rows", 1, 4096, typical=512)
+NATIVE = Path(__file__).parent / "native" / "cuda"
 HERE = ("sm_90", "sm_90a")
 
 
@@ -172,3 +177,38 @@ def test_a_kernel_alone_is_a_module(tmp_path: Any, monkeypatch: pytest.MonkeyPat
         assert b"kernel_shape" in image
         assert b"measured" in image
     assert compiled_for("sm_90a", "nvcc", kernels[1], 0.01) is None
+
+
+@nvcc.needed
+def test_a_trial_on_a_gpu_launches_every_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a driver that checks what it is called with, and computes nothing: a launch takes a millisecond."""
+    source, library = NATIVE / "driver.c", tmp_path / "libcuda.so.1"
+    flags = ("-shared", "-cudart=none", "-Xcompiler=-fPIC,-Wall,-Wextra,-Wno-unused-parameter")
+    subprocess.run(["nvcc", *flags, str(source), "-o", str(library)], check=True)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    monkeypatch.setenv("LUMIGEN_CACHE", str(tmp_path))
+    model = model_of()
+    kernels = {k.name: k for k in model.kernels}
+    samples = {p.entry: samples_of(p, kernels, 1 << 30) for p in model.programs}
+    here = replace(
+        MEASURING, features=lambda: HERE, compiled=partial(compiled_for, "sm_90a", "nvcc")
+    )
+    with Trials(parse_target("cuda:sm_90a"), here, samples, 2) as trials:
+        (job,) = trials.build([model])
+        assert job is not None
+        timed = trials.begin(job)
+        assert timed is not None, trials.said()
+        assert not timed.wrong
+        assert timed.run == (1e-3, 1e-3, 1e-3)
+        assert all(sum(t) > 0 for t in timed.seconds.values())
+        assert timed.seconds.keys() == {k.name for k in trials.running(model)}
+        noise = tmp_path / "noise"
+        noise.write_bytes(b"no module")
+        bad = {name: replace(k, library=noise) for name, k in job.kernels.items()}
+        assert trials.run(replace(job, kernels=bad)) is None
+        assert "cuModuleLoadData: CUDA_ERROR_INVALID_VALUE" in trials.said()
+        again = trials.run(job)
+        assert again is not None
+        assert not again.wrong
