@@ -19,20 +19,25 @@ def samples_of(
     program: Program, kernels: Mapping[str, LoweredKernel], memory: int
 ) -> tuple[Dims, ...]:
     """For each of SAMPLES the dims of an entry; the last are as great as memory and time allow."""
-    typical = {d: d.estimate for d in program.dims}
+    usual = typical(program)
     least = {d: -(-d.lo // d.multiple_of) * d.multiple_of for d in program.dims}
-    most = MUCH * work(program, kernels, typical)
-    for dims in _between(typical):
+    most = MUCH * work(program, kernels, usual)
+    for dims in _between(usual):
         if work(program, kernels, dims) <= most and _bytes(program, dims) <= memory:
-            return (typical, least, dims)
-    return (typical, least, typical)
+            return (usual, least, dims)
+    return (usual, least, usual)
 
 
-def _between(typical: Dims) -> Iterator[Dims]:
+def typical(program: Program) -> Dims:
+    """The typical dims of an entry."""
+    return {d: d.estimate for d in program.dims}
+
+
+def _between(usual: Dims) -> Iterator[Dims]:
     """The greatest dims, then those ever nearer to the typical ones."""
     for halved in range(HALVINGS):
-        far = {d: (d.hi - t) >> halved for d, t in typical.items()}
-        yield {d: (t + far[d]) // d.multiple_of * d.multiple_of for d, t in typical.items()}
+        far = {d: (d.hi - t) >> halved for d, t in usual.items()}
+        yield {d: (t + far[d]) // d.multiple_of * d.multiple_of for d, t in usual.items()}
 
 
 def work(program: Program, kernels: Mapping[str, LoweredKernel], dims: Dims) -> int:

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
@@ -81,7 +82,7 @@ class Trials:
         self.target, self.measuring, self.samples = target, measuring, samples
         self.threads, self.seed, self.cold = threads, seed, cold
         self.features, self.took = measuring.features(), took
-        self.limit = FIRST
+        self.limit, self.end = FIRST, inf  # seconds of a trial; when none may begin any more
         self.worker: subprocess.Popen[str] | None = None
         self.first: list[Job] = []  # what later ones are compared with
         self.built: dict[Content, Ready | None] = {}
@@ -163,7 +164,9 @@ class Trials:
         return timed
 
     def run(self, job: Job) -> Timed | None:
-        """None if the worker crashed or took too long."""
+        """None if the worker crashed or took too long, or there is no time left."""
+        if monotonic() >= self.end:
+            return None
         if self.worker is None and not all(self._run(first) for first in self.first):
             return None
         return self._run(job)

@@ -7,10 +7,11 @@ seen, and what is wrong or not faster there is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from statistics import median
 from time import monotonic
 
@@ -27,7 +28,7 @@ from lumigen.search.choice import Choice, candidate_of
 from lumigen.search.climb import Climb, Space, Times, is_better, mean
 from lumigen.search.clock import Clock
 from lumigen.search.least import least_of, probed
-from lumigen.search.samples import samples_of
+from lumigen.search.samples import samples_of, typical
 from lumigen.search.trial import Timed, Trials
 from lumigen.target import TARGETS
 from lumigen.target_row import Target
@@ -169,13 +170,17 @@ class _Searched:
     names: Mapping[Region, str]
 
     @staticmethod
-    def of(entries: Entries, target: Target, dtype: DType) -> _Searched:
+    def of(entries: Entries, target: Target, dtype: DType, features: Collection[str]) -> _Searched:
         device = TARGETS[target.name].device
         cut = CutUp.of(entries, device, dtype, target.architectures)
         make = partial(model_of, cut, device)
         plain = make({})
         regions = {key_of(k.of): k.of for k in plain.kernels if k.of is not None}
-        names = {k.of: k.name for k in reversed(plain.kernels) if k.of is not None}
+        run = [x.kernel for p in plain.programs for x in p.chosen(typical(p), features)]
+        order = sorted(
+            plain.kernels, key=lambda k: k.name in run
+        )  # those that run have the last word
+        names = {k.of: k.name for k in order if k.of is not None}
         return _Searched(plain, make, regions, names)
 
 
@@ -194,7 +199,7 @@ def tune(
     another day, after it was measured again.
     """
     clock = Clock(monotonic() + terms.seconds, terms.threads, 2 * CONFIRMED + 1)
-    model = _Searched.of(entries, target, dtype)
+    model = _Searched.of(entries, target, dtype, measuring.features())
     place = winners.Kept.of(measuring, terms.threads, model.regions, cold=terms.cold)
     known = winners.known(place, terms.seconds)
     if known.are_of_today and len(known.book.found) == len(model.regions):
@@ -218,7 +223,9 @@ def tune(
             now = tuple(_now(c, model.names[c.region], least.get(c.region)) for c in climbs)
             tell(News(monotonic() - begun, count, now))
 
+        trials.end = clock.end
         _climb(search, climbs, clock, said)
+        trials.end = inf
         chosen = {c.region: c.best for c in climbs if is_better(c.seconds, c.before)}
         old = faster(known.book).found
         chosen |= {r: old[k].choice for k, r in model.regions.items() if k in old}
