@@ -37,6 +37,7 @@ from lumigen.targets.measuring import Measuring
 SHARE = 0.005  # of a model's time: regions of less are left as they are
 FILL, MOST = 2, 16  # choices for each thread that are compiled at the same time; of one region
 CONFIRMED, ENOUGH = 5, 3  # runs of what was found and of the heuristic's in alternation; the fewest
+DATA = 1 << 25  # bytes of random data for each second of a search: more takes too long to make
 WHOLE_LOSS = 0.01  # of a model's time that is noise
 
 Choices = Mapping[Region, Choice]
@@ -205,7 +206,7 @@ def tune(
     if known.are_of_today and len(known.book.found) == len(model.regions):
         return _tuned(model, known.book, {})
     kernels = {k.name: k for k in model.plain.kernels}
-    memory = measuring.memory()
+    memory = min(measuring.memory(), int(DATA * terms.seconds))
     samples = {p.entry: samples_of(p, kernels, memory) for p in model.plain.programs}
     limits = probed(target, model.plain, terms.threads, terms.seconds)
     least = least_of(model.plain, samples, measuring.features(), limits)

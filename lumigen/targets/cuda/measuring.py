@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -17,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lumigen.errors import BuildFailed
+from lumigen.files import read_regular
 from lumigen.index import Dim
 from lumigen.interp.graph import bind_dims
 from lumigen.lower.assemble import LoweredKernel, LoweredModel
@@ -48,6 +50,7 @@ Array = npt.NDArray[Any]
 
 ALIKE = "kernel"  # what a kernel is called in its module: the name counts the kernels of a model
 ROW = "kernel_shape"
+DRIVER = Path("/proc/driver/nvidia/version")
 FLAGS = ("-std=c++17", "-O3", "-fmad=false", "-cubin", "-DLUMIGEN_NS=measured")
 POISON = 0xFF  # what memory holds before a run: NaN, or -1
 ROUNDS, ENOUGH = (
@@ -91,7 +94,8 @@ def machine(_threads: int) -> tuple[str, ...]:
     """The GPU, its driver, nvcc and what it is told."""
     compiler = nvcc() or ""
     version = output([compiler, "--version"]) if compiler else ""
-    return (cuda_driver().found, gpu_architecture(0) or "", version, *FLAGS)
+    driver = read_regular(DRIVER) or b""
+    return (cuda_driver().found, gpu_architecture(0) or "", repr(driver), version, *FLAGS)
 
 
 def memory() -> int:
