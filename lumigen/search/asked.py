@@ -56,12 +56,20 @@ class Asked:
             found = tune(entries, target, measuring, dtype, terms, tell)
         if found.faster:
             at.say(f"the search made faster: {', '.join(starmap(_gained, found.faster.items()))}")
+        if found.dropped:
+            at.say(
+                f"choices that were dropped: {', '.join(starmap(_counted, found.dropped.items()))}"
+            )
         if found.unreached:
             at.say(
                 f"the search was too short for {', '.join(found.unreached)}: these run as without one, "
                 "and are searched next time"
             )
         return found.book
+
+
+def _counted(what: str, count: int) -> str:
+    return f"{count} {what}"
 
 
 def _gained(name: str, found: Found) -> str:

@@ -163,9 +163,14 @@ class Trials:
             self.limit = max(LEAST_SECONDS, SLOWER * timed.whole)
         return timed
 
+    @property
+    def is_over(self) -> bool:
+        """Whether no trial may begin any more."""
+        return monotonic() >= self.end
+
     def run(self, job: Job) -> Timed | None:
         """None if the worker crashed or took too long, or there is no time left."""
-        if monotonic() >= self.end:
+        if self.is_over:
             return None
         if self.worker is None and not all(self._run(first) for first in self.first):
             return None

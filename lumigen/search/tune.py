@@ -7,9 +7,10 @@ seen, and what is wrong or not faster there is dropped.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from statistics import median
@@ -86,11 +87,12 @@ class News:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What was found; by the name of a kernel what is faster, and the regions that were not reached."""
+    """What was found; by the name of a kernel what is faster; the regions that were not reached."""
 
     book: Book
     faster: Mapping[str, Found]
     unreached: tuple[str, ...] = ()
+    dropped: Mapping[str, int] = field(default_factory=dict[str, int])  # choices, by what was wrong
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,7 @@ class Search:
 
     def __init__(self, make: Callable[[Choices], LoweredModel], trials: Trials) -> None:
         self.make, self.trials = make, trials
+        self.dropped: Counter[str] = Counter()  # choices, by what was wrong with them
 
     def measure(
         self, choices: Choices, data: int | None = None, made: LoweredModel | None = None
@@ -127,12 +130,17 @@ class Search:
         if job is None:
             failed = {k.of for k in model.kernels if self.trials.failed(k)}
             left = {r: c for r, c in choices.items() if r not in failed}
-            return Seen(self.measure(left, data) if len(left) < len(choices) else {})
+            self.dropped["did not compile in time"] += len(choices) - len(left)
+            return Seen(self.measure(left, data) if 0 < len(left) < len(choices) else {})
         timed = self.trials.run(job if data is None else replace(job, data=data))
         if timed is not None and not timed.wrong:
             found = of_regions(model, timed)
             return Seen({r: t for r, t in found.items() if r in choices or not choices}, timed.run)
         if len(choices) < 2:
+            if self.trials.is_over:
+                return Seen({})
+            wrong = "gave other results" if timed is not None else "faulted or did not end"
+            self.dropped[wrong] += len(choices)
             return Seen({})
         regions = [*choices]
         middle = len(regions) // 2
@@ -238,7 +246,7 @@ def tune(
     reached.update(found.found)
     made = {k: f for k, f in reached.items() if k in of_all}
     winners.keep(made, {k: f for k, f in reached.items() if k not in of_all}, place, terms.seconds)
-    return _tuned(model, found, unreached)
+    return replace(_tuned(model, found, unreached), dropped=dict(search.dropped))
 
 
 def _as_it_is(space: Space, region: Region, seconds: Times) -> Found:
