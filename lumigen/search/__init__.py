@@ -6,7 +6,7 @@ samples   the dims at which entries are measured
 lanes     how a target's kernels are measured: by its row, or those of the host (`host`) in the worker itself
 trial     kernels of one choice of each region, measured in a process that may crash or hang
 worker    that process
-climb     the search of one region
+climb     the search of one region, on a device that builds each plan once (`remembering`)
 clock     what can end in time
 least     what regions take at least on this machine
 winners   what was found before on this machine, in a database; `export` gives it as a book

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import exp, log
+from math import exp, inf, log
+from time import monotonic
 
 from lumigen.condition import Cmp
 from lumigen.index import Dim
@@ -70,6 +71,7 @@ class Climb:
     before: Times
     seconds: Times
     weight: float = 1.0
+    end: float = inf  # on the clock of `monotonic`, when no more choices are looked at
     asked: int = 0
     tried: int = 0
     seen: set[tuple[TileProgram, ...]] = field(default_factory=set[tuple[TileProgram, ...]])
@@ -84,6 +86,8 @@ class Climb:
         """The next choice that makes kernels which were not tried; None if there is none."""
         while True:
             for choice in self.left:
+                if monotonic() >= self.end:
+                    return None
                 if self._is_new(choice):
                     self.asked += 1
                     return choice

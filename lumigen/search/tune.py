@@ -29,6 +29,7 @@ from lumigen.search.choice import Choice, candidate_of
 from lumigen.search.climb import Climb, Space, Times, is_better, mean
 from lumigen.search.clock import Clock
 from lumigen.search.least import least_of, probed
+from lumigen.search.remembering import remembering
 from lumigen.search.samples import samples_of, typical
 from lumigen.search.trial import Timed, Trials
 from lumigen.target import TARGETS
@@ -173,6 +174,7 @@ def of_regions(model: LoweredModel, timed: Timed) -> dict[Region, Times]:
 class _Searched:
     """A model as it is searched: by the heuristic, its regions by key, what their kernels are called."""
 
+    device: Device
     plain: LoweredModel
     make: Callable[[Choices], LoweredModel]
     regions: Mapping[str, Region]
@@ -180,7 +182,7 @@ class _Searched:
 
     @staticmethod
     def of(entries: Entries, target: Target, dtype: DType, features: Collection[str]) -> _Searched:
-        device = TARGETS[target.name].device
+        device = remembering(TARGETS[target.name].device)
         cut = CutUp.of(entries, device, dtype, target.architectures)
         make = partial(model_of, cut, device)
         plain = make({})
@@ -190,7 +192,7 @@ class _Searched:
             plain.kernels, key=lambda k: k.name in run
         )  # those that run have the last word
         names = {k.of: k.name for k in order if k.of is not None}
-        return _Searched(plain, make, regions, names)
+        return _Searched(device, plain, make, regions, names)
 
 
 def tune(
@@ -224,8 +226,8 @@ def tune(
         search = Search(model.make, trials)
         before = _begin(search, model, clock)
         dims = [d for each in trials.samples.values() for d in each]
-        space = Space(TARGETS[target.name].device, target.architectures, measuring.features(), dims)
-        climbs = _climbs(before, space, known.book)
+        space = Space(model.device, target.architectures, measuring.features(), dims)
+        climbs = _climbs(before, space, known.book, clock.end)
         begun = monotonic()
 
         def said(count: int) -> None:
@@ -285,7 +287,7 @@ def _begin(search: Search, model: _Searched, clock: Clock) -> Mapping[Region, Ti
     return of_regions(model.plain, again)
 
 
-def _climbs(before: Mapping[Region, Times], space: Space, known: Book) -> list[Climb]:
+def _climbs(before: Mapping[Region, Times], space: Space, known: Book, end: float) -> list[Climb]:
     """A search of each region that takes a share of the time and is not known, the longest first."""
     total = [sum(each) for each in zip(*before.values(), strict=True)]
     order = sorted(before.items(), key=lambda item: -item[1][0])
@@ -295,7 +297,7 @@ def _climbs(before: Mapping[Region, Times], space: Space, known: Book) -> list[C
             (t / whole for t, whole in zip(seconds, total, strict=True) if whole), default=0
         )
         if share >= SHARE and key_of(region) not in known.found:
-            out.append(Climb(region, space, space.first(region), seconds, seconds, share))
+            out.append(Climb(region, space, space.first(region), seconds, seconds, share, end))
     return out
 
 
