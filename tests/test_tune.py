@@ -174,6 +174,8 @@ def test_a_choice_that_the_space_has_no_more_is_left_out() -> None:
 class MadeUp:
     """Trials whose times follow from the schedules, and whose results are wrong with some of them."""
 
+    is_over = False
+
     def __init__(self, wrong: frozenset[str] = frozenset()) -> None:
         self.wrong, self.models = wrong, dict[int, Any]()
 
