@@ -137,14 +137,14 @@ def test_what_cannot_be_asked_for_is_refused(tmp_path: Path) -> None:
 def test_a_machine_without_a_gpu_is_told_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measuring, "nvcc", lambda: "nvcc")
     monkeypatch.setattr(measuring, "gpu_architecture", lambda _: None)
-    with pytest.raises(BadArgument, match="a machine with an NVIDIA GPU"):
+    with pytest.raises(BadArgument, match="cannot be measured here. Pass it where an NVIDIA GPU"):
         asked_for(parse_target("cuda"), 5.0, None)
     monkeypatch.setattr(measuring, "gpu_architecture", lambda _: "sm_90a")
     with pytest.raises(BadArgument, match="cuda:sm_90a, this machine's GPU"):
         asked_for(parse_target("cuda:sm_100"), 5.0, None)
     assert asked_for(parse_target("cuda:sm_90a"), 5.0, None).seconds == 5.0
     monkeypatch.setattr(measuring, "nvcc", lambda: None)
-    with pytest.raises(BadArgument, match="a machine with nvcc"):
+    with pytest.raises(BadArgument, match="Pass it where nvcc is"):
         asked_for(parse_target("cuda"), 5.0, None)
 
 

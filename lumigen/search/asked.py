@@ -118,7 +118,7 @@ def asked_for(
         if not LEAST <= seconds <= MOST:
             raise refused("tune", f"{seconds:g}", f"seconds, {LEAST:g} to {MOST:g}")
         if lacking := refusal(target):
-            raise refused("target with tune", target.text, lacking)
+            raise refused(f"tune for {target.text}", "measured here", lacking)
     return Asked(NOTHING if file is None else _read(Path(file)), seconds, seed or 0, cold)
 
 

@@ -17,7 +17,8 @@ def exported(target: str) -> Book:
     row = parse_target(target)
     measuring, lacking = measuring_of(row), refusal(row)
     if measuring is None or lacking:
-        raise BadArgument(op="tune", name="target", value=row.text, expected=lacking)
+        name = f"export for {row.text}"
+        raise BadArgument(op="tune", name=name, value="made here", expected=lacking)
     book = faster(winners.everything(measuring, os.cpu_count() or 1))
     if not book.found:
         expected = "it after a search on this machine: lumigen compile MODEL.py --tune 2m"

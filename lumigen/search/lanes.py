@@ -14,7 +14,7 @@ def refusal(target: Target) -> str:
     if measuring is not None:
         return measuring.lacking(target)
     measured = [b.target for b in TARGETS.values() if measuring_of(b.target) is not None]
-    return f"one of {', '.join(t.name for t in measured)}: others are not measured yet"
+    return f"it with {' or '.join(t.name for t in measured)}: others are not measured yet"
 
 
 def measuring_of(target: Target) -> Measuring | None:

@@ -68,12 +68,12 @@ FORGETS = 2  # times its size written, a cache holds nothing else
 def lacking(target: Target) -> str:
     """What a machine needs for measuring and this one has not; empty where it has all."""
     if nvcc() is None:
-        return "a machine with nvcc, which compiles the kernels: set CUDACXX to it"
+        return "it where nvcc is, which compiles the kernels; CUDACXX may name it"
     here = gpu_architecture(0)
     if here is None:
-        return "a machine with an NVIDIA GPU and its driver: nvidia-smi says what is here"
+        return "it where an NVIDIA GPU and its driver are: nvidia-smi says what is here"
     if not any(a in target.architectures for a in features_of(here)):
-        return f"{target.name}:{here}, this machine's GPU"
+        return f"it with {target.name}:{here}, this machine's GPU"
     return ""
 
 
