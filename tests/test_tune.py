@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -14,6 +15,7 @@ import pytest
 from tiles import run_entry, traced
 
 import lumigen as lg
+from lumigen import cli
 from lumigen.dtype import f32
 from lumigen.errors import BadArgument
 from lumigen.fast_lane import compiled
@@ -28,6 +30,7 @@ from lumigen.search.asked import asked_for
 from lumigen.search.book import Book, Found, book_of, key_of, text_of
 from lumigen.search.choice import Choice, beginnings, candidate_of, near
 from lumigen.search.climb import GAIN, Climb, Space
+from lumigen.search.export import exported
 from lumigen.search.samples import samples_of
 from lumigen.search.trial import Timed, Trials
 from lumigen.search.tune import Search, Terms, model_of, tune
@@ -369,3 +372,14 @@ def test_a_database_of_other_columns_is_set_aside(kept: Path) -> None:
     old.close()
     keep({"a": FOUND}, 1.0)
     assert known(1.0) == Book({"a": FOUND})
+
+
+def test_what_searches_found_here_is_a_file(kept: Path, tmp_path: Path) -> None:
+    file = tmp_path / "all.json"
+    with pytest.raises(BadArgument, match="after a search on this machine"):
+        exported(HOST.name)
+    here = winners.Kept.of(host.MEASURING, os.cpu_count() or 1, ["a"])
+    winners.keep({"a": FOUND, "slow": replace(FOUND, seconds=2.0)}, {"small": FOUND}, here, 1.0)
+    assert cli.run(["tune", "--export", str(file)]) == 0
+    assert asked_for(HOST, None, file).given == Book({"a": FOUND})
+    assert kept.exists()
