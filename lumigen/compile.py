@@ -41,7 +41,6 @@ from lumigen.identity import compilation_key, graph_hash
 from lumigen.kernel_source import kernel_source
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
-from lumigen.lower.devices import Device
 from lumigen.lower.retype import retype
 from lumigen.model_weights import (
     source_of,
@@ -69,10 +68,10 @@ from lumigen.weights import Weights, named_array, open_weights
 Array = npt.NDArray[Any]
 
 
-Schedules = Callable[[Entries, Device, DType, Stages], Book]
+Schedules = Callable[[Entries, Target, DType, Stages], Book]
 
 
-def in_no_book(_entries: Entries, _device: Device, _dtype: DType, _at: Stages) -> Book:
+def in_no_book(_entries: Entries, _target: Target, _dtype: DType, _at: Stages) -> Book:
     """What every region runs as that nothing is said of: the heuristic's choice."""
     return NOTHING
 
@@ -114,9 +113,11 @@ def lower_model(
             )
         for step in passes:
             entries = graphs[step.__name__] = run_pass(step.__name__, step, entries, at.trail)
-    book = schedules(entries, TARGETS[target.name].device, dtype, at)
+    book = schedules(entries, target, dtype, at)
     with at.stage("lower"):
         lowered = lowered_to(entries, target, dtype, at.trail, book)
+    if book.found and not book.matches(k.of for k in lowered.kernels):
+        at.say("no region of the model is in the schedules: all run as without them")
     with at.stage("emit"):
         kernels = tuple(kernel_source(k, target) for k in lowered.kernels)
         model = CompiledModel(
@@ -184,11 +185,14 @@ def compile_project(
     stages: Stages | None = None,
     tune: float | None = None,
     schedules: str | Path | None = None,
+    seed: int | None = None,
+    cold: bool = False,
 ) -> Summary:
     """Everything after the trace. `directory` is ./<name>-<target> by default.
 
     What the model has of f32 in memory is stored as `dtype`. With `embed` the library contains the weights.
-    `tune` is how many seconds kernels are searched for on this machine; `schedules` a file that says what was found.
+    `tune` is how many seconds kernels are searched for on this machine, on random data of `seed`, with caches that
+    are `cold` before each launch or as they are; `schedules` a file that says what was found.
     `originals` are what the program gives that the model was imported from: further tests of its entries.
     Where the target's own compiler is missing the project is not built, and `note` says so.
     """
@@ -198,7 +202,7 @@ def compile_project(
         weights = {name: named_array("compile", name, a) for name, a in weights.items()}
     refuse(traced, place, row, weights, dtype, build=build, embed=embed)
     at = stages or Stages()
-    asked = asked_for(row, tune, schedules)
+    asked = asked_for(row, tune, schedules, seed, cold=cold)
     chosen = {"target": row.text, "dtype": dtype.name, **(options or {}), **asked.options}
     if originals:
         chosen["check"] = "original"

@@ -74,6 +74,17 @@ def new(name: str, as_json: bool) -> None:
     help="Search for faster kernels on this machine for so long: 90s, 2m, 1h.",
 )
 @click.option(
+    "--seed",
+    metavar="NUMBER",
+    type=int,
+    help="With --tune: which random data is computed with, 0 to 1048576.",
+)
+@click.option(
+    "--cold",
+    is_flag=True,
+    help="With --tune: measure each kernel with caches that have nothing of what it reads.",
+)
+@click.option(
     "--schedules",
     metavar="FILE",
     help="Take what a search has found, the schedules.json of its project, without one.",
@@ -114,6 +125,8 @@ def compile_command(
     embed_weights: bool,
     force: bool,
     tune: float | None,
+    seed: int | None,
+    cold: bool,
     schedules: str | None,
     weights_dtype: str | None,
     keep: tuple[str, ...],
@@ -162,8 +175,10 @@ def compile_command(
             stages=stages,
             tune=tune,
             schedules=schedules,
+            seed=seed,
+            cold=cold,
         )
-    for note in filter(None, (way, errors, summary.note)):
+    for note in filter(None, (way, errors, summary.note, *stages.said)):
         say(f"note: {note}")
     if summary.kept and summary.weights:
         say(f"note: {summary.kept}")

@@ -74,10 +74,15 @@ Scheduled = Callable[[KernelPlan], Schedule]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A plan of a region, and a schedule for each of its kernels."""
+    """A plan of a region, and a schedule for each of its kernels.
+
+    `special` are those of the kernels that architectures have instead, in the order of `Device.variants`; where it
+    ends the heuristic goes on.
+    """
 
     plan: RegionPlan
     schedules: tuple[Schedule, ...]
+    special: tuple[Schedule, ...] = ()
 
 
 def candidates_of_threads(

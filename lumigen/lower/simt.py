@@ -222,6 +222,7 @@ def _program(plan: KernelPlan, sizes: Schedule, teams: Teams | None) -> TileProg
     loops = _Loops.of(plan)
     row, lane, threads = loops.row, loops.lane, sizes.get("threads", 1)
     check_threads(threads, teams)
+    check_width(sizes, teams)
     _check_threads(loops, threads)
     team = 1 if teams is None else _team(loops.folds, lane, sizes, teams)
     grain = _grain_of_teams(loops, team, sizes) if threads > 1 else _grain(loops, sizes)
@@ -268,6 +269,14 @@ def check_threads(threads: int, teams: Teams | None) -> None:
     """NotRealised where a task of one thread has several, or a block has one."""
     if (threads > 1) != (teams is not None):
         raise NotRealised(f"{threads} threads in a task")
+
+
+def check_width(sizes: Schedule, teams: Teams | None) -> None:
+    """Whether the headers have so many lanes of a thread."""
+    if teams is not None and sizes["width"] < teams.least_lanes:
+        raise NotRealised(
+            f"{sizes['width']} lanes of a thread, which has {teams.least_lanes} at least"
+        )
 
 
 def _check_threads(loops: _Loops, threads: int) -> None:

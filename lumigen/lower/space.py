@@ -65,9 +65,13 @@ def sites(*domains: Mapping[str, Sequence[int]]) -> Near:
 
 
 def each_part(near: Mapping[str, Near]) -> Near:
-    """Schedules of grids side by side, with another one for one of the grids."""
+    """Schedules of grids side by side, with another one for all that are alike, or for one of the grids."""
 
     def of(plan: KernelPlan, sizes: Schedule) -> Iterator[Schedule]:
+        first, *others = sizes.parts
+        if all(other == first for other in others):
+            for other in near[first.builder](plan, first):
+                yield replace(sizes, parts=(other,) * len(sizes.parts))
         for number, part in enumerate(sizes.parts):
             for other in near[part.builder](plan, part):
                 yield replace(sizes, parts=_with(sizes.parts, number, other))

@@ -68,6 +68,14 @@ def device_kernel_body(
     name: str, program: TileProgram, parameters: tuple[KernelParameter, ...], origin: str
 ) -> KernelText:
     """A kernel whose tasks are blocks of threads."""
+    context = kernel_context(name, program, parameters, origin)
+    return KernelText(folded(render(templates_dir() / "cuda", "kernel.cu.j2", kernel=context)))
+
+
+def kernel_context(
+    name: str, program: TileProgram, parameters: tuple[KernelParameter, ...], origin: str
+) -> DeviceKernelContext:
+    """What the template of such a kernel sees."""
     dims = spelled_dims(program, parameters)
     lines = _lines(program, dims)
     is_roles = bool(program.maps)
@@ -78,7 +86,7 @@ def device_kernel_body(
     elif program.tile:
         element = _element(program)
         bounds, shared = "Tile::kThreads, Tile::kBlocks", f"Tile::shared_bytes<{element}>()"
-    context = DeviceKernelContext(
+    return DeviceKernelContext(
         name=name,
         symbol=symbol(name, origin),
         place=counted_in(program),
@@ -100,7 +108,6 @@ def device_kernel_body(
         split=is_split(program),
         lines=lines.text,
     )
-    return KernelText(folded(render(templates_dir() / "cuda", "kernel.cu.j2", kernel=context)))
 
 
 TILES = {
