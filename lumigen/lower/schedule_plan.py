@@ -19,6 +19,7 @@ from lumigen.lower.contractions import is_cheap, is_plain
 from lumigen.lower.pipeline import are_counted, multiplied_in
 from lumigen.lower.row_fold import RowFold
 from lumigen.lower.scope import kernel_reductions
+from lumigen.lower.simt import spread
 from lumigen.lower.sliding import schedule_of_sliding
 from lumigen.lower.split_scan import REDUCED
 from lumigen.lower.stream import SITES as STREAM_SITES
@@ -205,7 +206,8 @@ def schedule_of_block(plan: KernelPlan, machine: Gpu) -> Schedule:
             joined = plan.then is not None
             sizes = {"vectors": teams.vectors, "repeated": teams.repeated, "hold": int(not joined)}
             sizes |= {"blocks": teams.joined_blocks * joined, "threads": teams.threads}
-            return schedule("simt", sizes | {"width": _width(plan, teams)})
+            whole = schedule("simt", sizes | {"width": _width(plan, teams)})
+            return whole if joined else spread(plan, whole, machine)
 
 
 def schedule_of_streaming(plan: KernelPlan, machine: StreamingGpu) -> Schedule:

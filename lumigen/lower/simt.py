@@ -335,6 +335,26 @@ def team_of(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> int:
     return _team(loops.folds, loops.lane, sizes, machine.teams)
 
 
+def spread(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Schedule:
+    """The same with fewer threads in a block, down to a warp, where blocks would be too few for the device.
+
+    Not where all of them share a row, in which each would then have more to do.
+    """
+    loops, teams = _Loops.of(plan), machine.teams
+    results = [r for fold in loops.folds for r, _ in fold.results]
+    has_lanes_in_tasks = loops.lane is not None and all(loops.lane in free_axes(r) for r in results)
+    while sizes["threads"] > teams.warp:
+        team = _team(loops.folds, loops.lane, sizes, teams)
+        grain = _grain_of_teams(loops, team, sizes)
+        points = (loops.row.extent, loops.points, loops.back.extent)
+        tasks = (-(-n.estimate() // each) for n, each in zip(points, grain, strict=True))
+        whole = team > teams.warp and not has_lanes_in_tasks
+        if whole or prod(tasks) >= machine.multiprocessors:
+            break
+        sizes = sizes.at("threads", sizes["threads"] // 2)
+    return sizes
+
+
 def _team(folds: Sequence[Loop], lane: Axis | None, sizes: Schedule, teams: Teams) -> int:
     """Threads that share a row: as many as it has vectors, part of a warp or else the whole block.
 

@@ -78,7 +78,8 @@ LUMIGEN_INLINE void for_steps(const X& x, const Y& y, int row, int lo, int hi, v
     const Placed<PointsY> points_y{tile_b + kPointBytes};
     const uint32_t tile_c = tile_b + 2 * kPointBytes;
     const Placed<PointsOf<Tile, C>> tile_of_c{tile_c};
-    f(k, rows_x, rows_y, points_x, points_y, tile_of_c, Placed<PointsOf<Tile, More>>{tile_c + kOuterBytes}...);
+    f(k, rows_x, rows_y, points_x, points_y, tile_of_c,
+      Placed<PointsOf<Tile, More>>{tile_c + kOuterBytes}...);
     slot ^= 1;
     __syncthreads();  // all have read the slot that the next step fills
   }

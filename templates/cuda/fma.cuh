@@ -89,61 +89,75 @@ struct FmaShared {
 template <class Shared, class Operand, int kThreads>
 struct FmaFeeder {
   static constexpr bool kDeep = Operand::kAlong == Along::kDepth;
-  static constexpr bool kVectors = !kDeep && Operand::kAlwaysAsync;
-  static constexpr int kWidth = kVectors ? 4 : 1;
-  static constexpr int kLine = (kDeep ? Shared::kDepth : Shared::kMajors) / kWidth;
-  static constexpr int kLines = kDeep ? Shared::kMajors : Shared::kDepth;
-  static constexpr int kLineStep = kThreads / kLine, kEach = (kLines + kLineStep - 1) / kLineStep;
-  static_assert(kThreads % kLine == 0, "a thread has the same place in every line");
+
+  // How threads share lines of a tile, so many numbers of a line at a time.
+  template <int kWidth>
+  struct Shares {
+    static constexpr int kLine = (kDeep ? Shared::kDepth : Shared::kMajors) / kWidth;
+    static constexpr int kLines = kDeep ? Shared::kMajors : Shared::kDepth;
+    static constexpr int kLineStep = kThreads / kLine, kEach = (kLines + kLineStep - 1) / kLineStep;
+    static_assert(kThreads % kLine == 0, "a thread has the same place in every line");
+
+    static __device__ __forceinline__ int first_line() { return int(threadIdx.x) / kLine; }
+    static __device__ __forceinline__ int at() { return int(threadIdx.x) % kLine * kWidth; }
+    static __device__ __forceinline__ int offset(int line) {
+      return kDeep ? Shared::offset(at(), line) : Shared::offset(line, at());
+    }
+
+    template <class F>
+    static __device__ __forceinline__ void for_each(F&& f) {  // f(i, line)
+#pragma unroll
+      for (int i = 0; i < kEach; i++) {
+        const int line = first_line() + i * kLineStep;
+        if (kLines % kLineStep == 0 || line < kLines) f(i, line);
+      }
+    }
+  };
+  using Numbers = Shares<1>;
 
   const Operand& from;
   const int major, end;
-  float held[Operand::kInMemory ? 1 : kEach];
+  float held[Operand::kInMemory ? 1 : Numbers::kEach];
 
   __device__ __forceinline__ FmaFeeder(const Operand& operand, int first_major, int depth_end)
       : from(operand), major(first_major), end(depth_end) {}
 
-  static __device__ __forceinline__ int first_line() { return int(threadIdx.x) / kLine; }
-  static __device__ __forceinline__ int at() { return int(threadIdx.x) % kLine * kWidth; }
-
-  template <class F>
-  static __device__ __forceinline__ void for_each(F&& f) {  // f(i, line)
-#pragma unroll
-    for (int i = 0; i < kEach; i++) {
-      const int line = first_line() + i * kLineStep;
-      if (kLines % kLineStep == 0 || line < kLines) f(i, line);
-    }
-  }
-
-  static __device__ __forceinline__ int offset(int line) {
-    return kDeep ? Shared::offset(at(), line) : Shared::offset(line, at());
+  template <int kWidth>
+  __device__ __forceinline__ void copy(float* tile, int k) const {
+    using Dealt = Shares<kWidth>;
+    const int first = Dealt::first_line(), at = Dealt::at();
+    const int lines = kDeep ? from.majors - major : end - k;
+    const int left = (kDeep ? end - k : from.majors - major) - at;
+    const float* const source = kDeep ? from.at(major + first, k + at) : from.at(major + at, k + first);
+    const auto step = Dealt::kLineStep * (kDeep ? from.major_stride : from.depth_stride);
+    const uint32_t to = shared_address(tile + Dealt::offset(first));
+    Dealt::for_each([&](int i, int line) {
+      const uint32_t there = to + 4 * i * (Dealt::offset(Dealt::kLineStep) - Dealt::offset(0));
+      if constexpr (kWidth > 1)
+        copy_16(there, source + i * step, line < lines ? bytes_there<float>(left) : 0);
+      else
+        copy_4(there, source + i * step, line < lines && left > 0);
+    });
   }
 
   __device__ __forceinline__ void start(float* tile, int k) {
-    if constexpr (Operand::kInMemory) {
-      const int lines = kDeep ? from.majors - major : end - k;
-      const int left = (kDeep ? end - k : from.majors - major) - at();
-      const float* const source =
-          kDeep ? from.at(major + first_line(), k + at()) : from.at(major + at(), k + first_line());
-      const auto step = kLineStep * (kDeep ? from.major_stride : from.depth_stride);
-      const uint32_t to = shared_address(tile + offset(first_line()));
-      for_each([&](int i, int line) {
-        const uint32_t there = to + 4 * i * (offset(kLineStep) - offset(0));
-        if constexpr (kVectors)
-          copy_16(there, source + i * step, line < lines ? bytes_there<float>(left) : 0);
-        else
-          copy_4(there, source + i * step, line < lines && left > 0);
-      });
-    } else {
-      for_each([&](int i, int line) {
-        const int m = major + (kDeep ? line : at()), d = k + (kDeep ? at() : line);
+    if constexpr (!Operand::kInMemory) {
+      Numbers::for_each([&](int i, int line) {
+        const int m = major + (kDeep ? line : Numbers::at()), d = k + (kDeep ? Numbers::at() : line);
         held[i] = m < from.majors && d < end ? float(from.f(m, d)) : 0.0f;
       });
+    } else if constexpr (kDeep || Operand::kNeverAsync) {
+      copy<1>(tile, k);
+    } else if (Operand::kAlwaysAsync || from.is_async()) {
+      copy<4>(tile, k);
+    } else {
+      copy<1>(tile, k);
     }
   }
 
   __device__ __forceinline__ void finish(float* tile) const {
-    if constexpr (!Operand::kInMemory) for_each([&](int i, int line) { tile[offset(line)] = held[i]; });
+    if constexpr (!Operand::kInMemory)
+      Numbers::for_each([&](int i, int line) { tile[Numbers::offset(line)] = held[i]; });
   }
 };
 
