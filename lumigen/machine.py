@@ -232,7 +232,7 @@ class ProductTiles:
 
 
 class StreamTile(NamedTuple):
-    """Rows of a block, points that stream past them at a time, and how many such tiles have a place, as one that comes."""
+    """Rows of a block, points that stream past them at a time, and how many tiles of these have a place."""
 
     rows: int
     step: int
@@ -251,9 +251,10 @@ class StreamTiles:
     long: int
     slots: int
     scalar: Mapping[int, tuple[StreamTile, ...]]  # f32: for the longest row, many rows first
-    scalar_of_two: Mapping[int, tuple[StreamTile, ...]]  # of two inner products, which bring twice as much
-    numbers_of_slots: tuple[int, ...]  # that a search tries
-    few: Mapping[int, StreamTile]  # of so few rows that one warp has them by itself: for the longest row
+    scalar_of_two: Mapping[int, tuple[StreamTile, ...]]  # of two inner products, twice as much
+    few: Mapping[
+        int, StreamTile
+    ]  # of so few rows that one warp has them by itself: for the longest row
     few_of_floats: Mapping[int, StreamTile]
     widest: int  # of what a warp has in registers for each of its rows: its depth, and its sums
     widest_of_two: int  # where it has those of two inner products

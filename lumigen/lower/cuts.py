@@ -109,7 +109,9 @@ def computed_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
     out: dict[Node, None] = {}
     for f, stays in _wanted_operands(g, skeletons, n):
         if not stays:
-            nested = (x for m in g.inside(f) for x, held in _wanted_operands(g, skeletons, m) if held)
+            nested = (
+                x for m in g.inside(f) for x, held in _wanted_operands(g, skeletons, m) if held
+            )
             out.update((_kept(g, x), None) for x in ([*nested] or [f]))
     return list(out)
 
@@ -279,10 +281,10 @@ def reductions_of_versions(g: CutGraph, skeletons: Skeletons) -> list[Node]:
 def refused_whole(g: CutGraph, skeletons: Skeletons) -> list[Node]:
     """What regions that would compute a contraction again and again are to read instead.
 
-    The last value on the way that a skeleton runs whole: then only what is done to it is not in the same kernel. Where
-    there is none, what is computed for the scores of one row; then the operand of the reduction that the contraction is
-    inside, with all that is done to it on the way; the contraction itself where that operand is no node of its own. Nothing where a skeleton runs the region whole; all
-    of it where one does, but not as an output sees it.
+    The last value on the way that a skeleton runs whole: then only what is done to it is not in the same kernel. Before
+    that what is computed for the scores of one row. Where there is neither, the operand of the reduction that the
+    contraction is inside, with all that is done to it on the way; the contraction itself where that operand is no node
+    of its own. Nothing where a skeleton runs the region whole; all of it where one does, but not as an output sees it.
     """
     bounded = {node for n in g.order for node, stays in _wanted_operands(g, skeletons, n) if stays}
     together = {
@@ -582,7 +584,11 @@ def _computed_for_scores(g: CutGraph, skeletons: Skeletons, inside: list[Node]) 
         for f, value in g.factors(n):
             read = volume(free_axes(score) - free_axes(value))
             known = f.op in SOURCES or f in g.cut or is_plain(value)
-            if not known and read >= skeletons.storing.table and not holds_scores(value, one_row=True):
+            if (
+                not known
+                and read >= skeletons.storing.table
+                and not holds_scores(value, one_row=True)
+            ):
                 out[_kept(g, f)] = None
     return list(out)
 

@@ -66,7 +66,6 @@ STREAMS = StreamTiles(
     step_of_long=32,
     long=128,
     slots=2,
-    numbers_of_slots=(1, 2, 3),
     scalar={  # from many rows in a block to few; 32 rows of a warp read least for a product
         64: (StreamTile(128, 32, 4, 2), StreamTile(64, 32, 4, 2)),
         128: (StreamTile(128, 16, 4, 2), StreamTile(64, 16, 4, 2)),
