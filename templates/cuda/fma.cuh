@@ -146,12 +146,8 @@ struct FmaFeeder {
         const int m = major + (kDeep ? line : Numbers::at()), d = k + (kDeep ? Numbers::at() : line);
         held[i] = m < from.majors && d < end ? float(from.f(m, d)) : 0.0f;
       });
-    } else if constexpr (kDeep || Operand::kNeverAsync) {
-      copy<1>(tile, k);
-    } else if (Operand::kAlwaysAsync || from.is_async()) {
-      copy<4>(tile, k);
     } else {
-      copy<1>(tile, k);
+      copy<!kDeep && Operand::kAlwaysAsync ? 4 : 1>(tile, k);
     }
   }
 
@@ -170,10 +166,26 @@ __device__ __forceinline__ void load_fours(float (&to)[kCount], const float* til
   }
 }
 
-// acc += A B over a part. `shared` is free again on return; every thread of the block must call.
+// Whether vectors of an operand lie as rows of its tiles do, if its strides and address allow it.
+template <class Operand>
+constexpr bool kAsked =
+    Operand::kInMemory && Operand::kAlong == Along::kMajor && !Operand::kAlwaysAsync && !Operand::kNeverAsync;
+
+// The operand as it is copied, where that was asked.
+template <Copy kHow, class T, Along kAlong, class Place>
+__device__ __forceinline__ Strided<T, kAlong, kHow, Place> copied(
+    const Strided<T, kAlong, Copy::kEither, Place>& o) {
+  return {o.data, o.major_stride, o.depth_stride, o.majors};
+}
+template <Copy kHow, class Operand>
+__device__ __forceinline__ const Operand& copied(const Operand& o) {
+  return o;
+}
+
+// acc += A B over a part, of operands of which is known how they are copied.
 template <class Tile, class A, class B>
-__device__ __forceinline__ void contract_add(FmaAccumulators<Tile>& acc, const A& a, const B& b, Part part,
-                                             void* shared) {
+__device__ __forceinline__ void contract_copied(FmaAccumulators<Tile>& acc, const A& a, const B& b, Part part,
+                                                void* shared) {
   using SharedA = FmaShared<Tile::kRows, Tile::kDepth>;
   using SharedB = FmaShared<Tile::kColumns, Tile::kDepth>;
   constexpr int kStages = Tile::kStages, kStageFloats = SharedA::kFloats + SharedB::kFloats;
@@ -222,6 +234,18 @@ __device__ __forceinline__ void contract_add(FmaAccumulators<Tile>& acc, const A
   }
   copy_wait<0>();
   __syncthreads();
+}
+
+// acc += A B over a part. `shared` is free again on return; every thread of the block must call.
+template <class Tile, class A, class B>
+__device__ __forceinline__ void contract_add(FmaAccumulators<Tile>& acc, const A& a, const B& b, Part part,
+                                             void* shared) {
+  if constexpr (!kAsked<A> && !kAsked<B>)
+    contract_copied(acc, a, b, part, shared);
+  else if ((!kAsked<A> || a.is_async()) && (!kAsked<B> || b.is_async()))
+    contract_copied(acc, copied<Copy::kVectors>(a), copied<Copy::kVectors>(b), part, shared);
+  else
+    contract_copied(acc, copied<Copy::kElements>(a), copied<Copy::kElements>(b), part, shared);
 }
 
 // acc = A B over a part.
