@@ -45,6 +45,8 @@ from lumigen.tile import (
 
 WIDENED = {f16: "Float16", bf16: "BFloat16"}  # what the device's headers widen them by
 
+UNROLLED = 128  # registers of a thread for what it reads in turns that go out together
+
 
 @dataclass(frozen=True)
 class Dialect:
@@ -215,7 +217,9 @@ class Statements:
         self.dealt -= s.dealt
         # what a thread reads in many turns goes out together
         sums = self.packets is not None and any(isinstance(x, Accumulate) for x in s.body)
-        unrolled = ["#pragma unroll 8"] if sums else []
+        turns = s.hi.const if s.lo == 0 and s.step == 1 and s.hi.is_const else 0
+        together = turns if 8 < turns <= UNROLLED // max(1, self.program.width) else 8
+        unrolled = [f"#pragma unroll {together}"] if sums else []
         head = f"for ({self.place} {axis} = {start}; {axis} < {hi}; {step}) {{"
         return r.lines(*unrolled, head, inner.indented(), "}")
 

@@ -338,20 +338,26 @@ def team_of(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> int:
 def spread(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Schedule:
     """The same with fewer threads in a block, down to a warp, where blocks would be too few for the device.
 
-    Not where all of them share a row, in which each would then have more to do.
+    With fewer lanes of each thread then, as long as that makes more blocks. Not where all threads share a row, in which
+    each would have more to do.
     """
     loops, teams = _Loops.of(plan), machine.teams
     results = [r for fold in loops.folds for r, _ in fold.results]
     has_lanes_in_tasks = loops.lane is not None and all(loops.lane in free_axes(r) for r in results)
-    while sizes["threads"] > teams.warp:
-        team = _team(loops.folds, loops.lane, sizes, teams)
-        grain = _grain_of_teams(loops, team, sizes)
-        points = (loops.row.extent, loops.points, loops.back.extent)
-        tasks = (-(-n.estimate() // each) for n, each in zip(points, grain, strict=True))
-        whole = team > teams.warp and not has_lanes_in_tasks
-        if whole or prod(tasks) >= machine.multiprocessors:
-            break
-        sizes = sizes.at("threads", sizes["threads"] // 2)
+    points = (loops.row.extent, loops.points, loops.back.extent)
+
+    def tasks(sizes: Schedule) -> int:
+        grain = _grain_of_teams(loops, _team(loops.folds, loops.lane, sizes, teams), sizes)
+        return prod(-(-n.estimate() // each) for n, each in zip(points, grain, strict=True))
+
+    if _team(loops.folds, loops.lane, sizes, teams) > teams.warp and not has_lanes_in_tasks:
+        return sizes
+    for site, least in (("threads", teams.warp), ("width", teams.least_lanes)):
+        while sizes[site] > least and tasks(sizes) < machine.multiprocessors:
+            fewer = sizes.at(site, sizes[site] // 2)
+            if site == "width" and tasks(fewer) == tasks(sizes):
+                break
+            sizes = fewer
     return sizes
 
 

@@ -171,7 +171,12 @@ def _parts(r: Reduce, grain: Grain, division: Division) -> int:
     if terms < division.worth * grain.terms:
         return 1
     longest = max(visited(r, a) for a in r.axes)
-    wanted = -(-division.lanes // max(1, results * grain.lanes))
+    each = max(1, results * grain.lanes)
+    wanted = -(-division.lanes // each)
+    if (
+        wanted * each * 8 > 9 * division.lanes or wanted > 8
+    ):  # rather an eighth idle than a second round
+        wanted = max(1, division.lanes // each)
     return min(wanted, terms // grain.terms, longest)
 
 

@@ -186,11 +186,15 @@ class StreamBuilder:
         m_tiles, task = ceildiv(self.m.extent, rows), self.task
         top = Scope(self.names, frozenset({task}))
         place = ix(task) % m_tiles  # blocks side by side share what streams by
+        batch = ix(task) // m_tiles
         if self.limits().hi.axes & {self.m0, self.m1}:
+            if found.element is f32:  # whose products take so long that nothing needs to be shared
+                every = extent_of(found.grid)
+                place, batch = ix(task) // every, ix(task) % every
             place = m_tiles - 1 - place  # the longest loops first, so that none is left for the end
         top.bind(self.m0, place * rows)
         top.bind(self.m1, minimum(ix(self.m0) + rows, self.m.extent))
-        top.spread(ix(task) // m_tiles, found.grid)
+        top.spread(batch, found.grid)
         for i, c in enumerate(found.carries):
             top.stmts.append(Fill(self.state(i), float(c.identity)))
         return top

@@ -218,15 +218,23 @@ __device__ __forceinline__ void contract_copied(FmaAccumulators<Tile>& acc, cons
     if (more) start(step + kStages - 1, ahead);
     copy_commit();
     const float *tile_a = ring + slot * kStageFloats, *tile_b = tile_a + SharedA::kFloats;
+    float x[2][Tile::kThreadRows], y[2][Tile::kThreadColumns];
+    const auto load = [&](int d) {
+      load_fours<SharedA, Tile::kThreadRows, Tile::kRowStep>(x[d % 2], tile_a, d, Tile::first_row());
+      load_fours<SharedB, Tile::kThreadColumns, Tile::kColumnStep>(y[d % 2], tile_b, d, Tile::first_column());
+    };
+    load(0);
 #pragma unroll
     for (int d = 0; d < Tile::kDepth; d++) {
-      float x[Tile::kThreadRows], y[Tile::kThreadColumns];
-      load_fours<SharedA, Tile::kThreadRows, Tile::kRowStep>(x, tile_a, d, Tile::first_row());
-      load_fours<SharedB, Tile::kThreadColumns, Tile::kColumnStep>(y, tile_b, d, Tile::first_column());
+      if (d + 1 < Tile::kDepth) load(d + 1);  // while others are multiplied
 #pragma unroll
       for (int i = 0; i < Tile::kThreadRows; i++)
 #pragma unroll
-        for (int j = 0; j < Tile::kThreadColumns; j++) acc.value[i][j] = fmaf(x[i], y[j], acc.value[i][j]);
+        for (int column = 0; column < Tile::kThreadColumns; column++) {
+          // there and back again: an operand of the product before stays where it is
+          const int j = i % 2 == 0 ? column : Tile::kThreadColumns - 1 - column;
+          acc.value[i][j] = fmaf(x[d % 2][i], y[d % 2][j], acc.value[i][j]);
+        }
     }
     if (more) finish(ahead);
     slot = slot + 1 == kStages ? 0 : slot + 1;

@@ -81,8 +81,10 @@ __device__ __forceinline__ void multiply_add_f32(MmaAccumulators<Tile>& acc, uin
 #pragma unroll
           for (int i = 0; i < Tile::kRowBlocks; i++)
 #pragma unroll
-            for (int x = 0; x < 4; x++)
+            for (int y = 0; y < 4; y++) {
+              const int x = y ^ (y / 2);  // each has an operand of the one before
               acc.value[i][j][x] = fmaf(row[2 * i + x / 2][0][e], column[x % 2][e], acc.value[i][j][x]);
+            }
       }
     }
   }
@@ -112,8 +114,10 @@ __device__ __forceinline__ void multiply_add_f32(MmaAccumulators<Tile>& acc, con
 #pragma unroll
         for (int i = 0; i < Tile::kRowBlocks; i++)
 #pragma unroll
-          for (int x = 0; x < 4; x++)
+          for (int y = 0; y < 4; y++) {
+            const int x = y ^ (y / 2);  // each has an operand of the one before
             acc.value[i][j][x] = fmaf(row[2 * i + x / 2][e], column[x % 2][e], acc.value[i][j][x]);
+          }
     }
   }
 }

@@ -36,10 +36,10 @@ struct RolesTile : ConsumerTile<kRows_, kColumns_> {
   static_assert(kAlongB == Along::kDepth || Layout::kConsumerColumns % 64 == 0);
 
   static constexpr int kThreads = kRoleThreads;
-  // Two boxes of 64 x 64, or (64, 64) numbers, for each consumer; where its columns make no quarters
-  // of one, kernels store pairs.
+  // Two boxes of 64 x 64, or (64, 64) numbers, for each consumer; where its columns make no half ones,
+  // kernels store pairs.
   static constexpr int kBoxBytes = 64 * 64 * 2;
-  static constexpr int kStagingBytes = Layout::kConsumerColumns % 16 == 0 ? 4 * kBoxBytes : 0;
+  static constexpr int kStagingBytes = Layout::kConsumerColumns % 32 == 0 ? 4 * kBoxBytes : 0;
   static constexpr int kSharedBytes = 1024 + kStagingBytes + Ring::kBytes;  // + what aligns it
   static_assert(kSharedBytes <= 232448, "shared memory of a block");
 };
@@ -67,13 +67,11 @@ struct Stage {
   template <int kTogether, class Read, class Visit>
   __device__ __forceinline__ void for_each(const MmaAccumulators<Layout>& acc, const Read& read,
                                            const Visit& visit) const {
-    static_assert(Tile::kStagingBytes > 0, "columns in quarters of 64");
+    static_assert(Tile::kStagingBytes > 0, "columns in halves of 64");
 #pragma unroll
     for (int s = 0; s < Layout::kColumnBlocks / 8; s++) for_columns<64, kTogether>(acc, 8 * s, read, visit);
-    if constexpr (Layout::kColumnBlocks % 8 >= 4)
+    if constexpr (Layout::kColumnBlocks % 8 != 0)
       for_columns<32, kTogether>(acc, Layout::kColumnBlocks / 8 * 8, read, visit);
-    if constexpr (Layout::kColumnBlocks % 4 >= 2)
-      for_columns<16, kTogether>(acc, Layout::kColumnBlocks / 4 * 4, read, visit);
   }
 
   // The same for kWidth columns from block `block` on, of which a lane has four in every second or fourth

@@ -68,7 +68,7 @@ STREAMS = StreamTiles(
     slots=2,
     scalar={  # from many rows in a block to few; 32 rows of a warp read least for a product
         64: (StreamTile(128, 32, 4, 2), StreamTile(64, 32, 4, 2)),
-        128: (StreamTile(128, 16, 4, 2), StreamTile(64, 16, 4, 2)),
+        128: (StreamTile(128, 32, 4, 1), StreamTile(64, 32, 4, 1)),
         256: (StreamTile(32, 16, 2, 2),),
     },
     scalar_of_two={64: (StreamTile(64, 32, 4, 2),), 128: (StreamTile(32, 16, 2, 2),)},
@@ -87,7 +87,7 @@ STREAMS = StreamTiles(
     warps_of_parts=4,
     steps_of_part=2,
     steps_to_split=16,
-    least_parts=4,
+    least_parts=2,
     most_parts=32,
 )
 ROW_FOLDS = RowFoldTiles(
