@@ -303,6 +303,8 @@ def parts_of_blocks(found: Streamable, sizes: Schedule, machine: StreamingGpu) -
     is_large = m >= machine.storing.expansion * deepest
     if is_large or points < s.steps_to_split * step:
         return 1
+    tiles = -(-m // rows) * batch
     blocks = machine.multiprocessors * s.warps_of_parts // sizes["warps"]
-    parts = min(blocks // (-(-m // rows) * batch), points // (s.steps_of_part * step), s.most_parts)
-    return parts if parts >= s.least_parts else 1
+    parts = min(blocks // tiles, points // (s.steps_of_part * step), s.most_parts)
+    is_idle = 2 * tiles <= machine.multiprocessors  # more than half of the device, without parts
+    return parts if parts >= s.least_parts or is_idle else 1

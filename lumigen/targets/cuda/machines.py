@@ -87,7 +87,7 @@ STREAMS = StreamTiles(
     warps_of_parts=4,
     steps_of_part=2,
     steps_to_split=16,
-    least_parts=2,
+    least_parts=4,
     most_parts=32,
 )
 ROW_FOLDS = RowFoldTiles(

@@ -1,6 +1,7 @@
-// run k01_softmax_simt(t0, t2, t1, out) tasks 1
-#define LUMIGEN_TEAM 8  // threads that share a row
-#define LUMIGEN_LANES 8  // elements of a Vec
+// run k01_softmax_simt(t0, t2, t1, out) tasks 8
+#define LUMIGEN_THREADS 32  // of a block
+#define LUMIGEN_TEAM 32  // threads that share a row
+#define LUMIGEN_LANES 2  // elements of a Vec
 #include "runtime/index.h"
 #include "runtime/scalar.h"
 #include "runtime/simd.h"
@@ -17,7 +18,8 @@ __global__ void __launch_bounds__(kThreads)
   const int task = static_cast<int>(blockIdx.x);
   await_turn();
   either_way(is_packed(parts2, out), [&](auto packed) {
-    for (int row = 32 * task + team_number(); row < 8; row += kTeams) {
+    int parity = 0;  // which array the next reduction of the block takes
+    for (int row = task + team_number(); row < task + 1; row += kTeams) {
       Vec held0_parts[1];
       Vec held1_parts[1];
       const int i1 = row % 4;
@@ -33,19 +35,19 @@ __global__ void __launch_bounds__(kThreads)
         Vec& held0 = held0_parts[part];
         acc0 = max_nan(acc0, zero_tail(held0, lanes, -__builtin_inff()));
       });
-      const float r0 = reduce_max(acc0);
+      const float r0 = reduce_max(acc0, parity);
       Vec acc1 = splat(0.0f);
       for_parts<1>(packed, 32, [&](int part, int /*k1_part*/, auto lanes) {
         Vec& held0 = held0_parts[part];
         Vec& held1 = held1_parts[part];
         acc1 = acc1 + zero_tail(held1 * exp(held0 - splat((r0 < -3.4028235e+38f) ? 0.0f : r0)), lanes, 0.0f);
       });
-      const float r1 = reduce_add(acc1);
+      const float r1 = reduce_add(acc1, parity);
       const bool v0 = r0 == -__builtin_inff();
       const float v1 = recip((r0 < -3.4028235e+38f) ? __builtin_nanf("") : r1);
       for_lanes(packed, 64, [&](int i2, auto lanes) {
         Vec acc2 = splat(0.0f);
-        #pragma unroll 8
+        #pragma unroll 32
         for (int k1_part = 0; k1_part < 32; ++k1_part) {
           acc2 = fma(load(parts2 + 256 * i0 + 64 * i1 + i2 + 512 * k1_part, lanes),
               splat(exp(parts0[4 * i0 + i1 + 8 * k1_part] - ((r0 < -3.4028235e+38f) ? 0.0f : r0))), acc2);
