@@ -171,7 +171,8 @@ def test_a_computed_query_is_stored_and_no_scores_are(attends: Any, rows: int, k
     """Whatever makes it, with weights that are inputs too, and however many keys there are."""
     wide = KEPT * WIDTH
     sizes = {"x": (rows, wide), "w": (wide, wide), "keys": (KEPT, keys, WIDTH)}
-    graph = traced(attends, **{n: lg.spec(*s, dtype=lg.bf16) for n, s in sizes.items()})
+    specs: dict[str, Any] = {n: lg.spec(*s, dtype=lg.bf16) for n, s in sizes.items()}
+    graph = traced(attends, **specs)
     stores = (s.dst for k in lowered(graph).kernels for s in k.region.stores)
     query, *others = (product(b.dims).estimate() for b in stores if b.dtype is lg.bf16)
     assert others == [query] == [rows * wide]  # the result

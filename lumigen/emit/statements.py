@@ -45,8 +45,6 @@ from lumigen.tile import (
 
 WIDENED = {f16: "Float16", bf16: "BFloat16"}  # what the device's headers widen them by
 
-UNROLLED = 128  # registers of a thread for what it reads in turns that go out together
-
 
 @dataclass(frozen=True)
 class Dialect:
@@ -56,6 +54,7 @@ class Dialect:
     wraps: bool  # signed integers wrap around, as its compiler is told
     counts: bool  # functions of rows are told the type of places
     packs: bool  # loops over lanes are told whether vectors are packets
+    together: int  # elements that a thread may have on their way from memory
 
 
 class Statements:
@@ -218,7 +217,8 @@ class Statements:
         # what a thread reads in many turns goes out together
         sums = self.packets is not None and any(isinstance(x, Accumulate) for x in s.body)
         turns = s.hi.const if s.lo == 0 and s.step == 1 and s.hi.is_const else 0
-        together = turns if 8 < turns <= UNROLLED // max(1, self.program.width) else 8
+        most = self.dialect.together // max(1, self.program.width)
+        together = turns if 8 < turns <= most else 8
         unrolled = [f"#pragma unroll {together}"] if sums else []
         head = f"for ({self.place} {axis} = {start}; {axis} < {hi}; {step}) {{"
         return r.lines(*unrolled, head, inner.indented(), "}")

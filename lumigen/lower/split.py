@@ -172,11 +172,9 @@ def _parts(r: Reduce, grain: Grain, division: Division) -> int:
         return 1
     longest = max(visited(r, a) for a in r.axes)
     each = max(1, results * grain.lanes)
-    wanted = -(-division.lanes // each)
-    if (
-        wanted * each * 8 > 9 * division.lanes or wanted > 8
-    ):  # rather an eighth idle than a second round
-        wanted = max(1, division.lanes // each)
+    wanted, fitting = -(-division.lanes // each), division.lanes // each
+    if 4 * fitting >= 3 * wanted:  # rather a fourth idle than a second round for a few
+        wanted = fitting
     return min(wanted, terms // grain.terms, longest)
 
 

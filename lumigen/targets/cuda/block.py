@@ -139,7 +139,7 @@ def _for_rows(s: ForRows, spell: Spell, r: Renderer) -> Lines:
 
 
 # a compiler for GPUs may take it that signed integers do not overflow
-DIALECT = Dialect(tiles=block_lines, wraps=False, counts=True, packs=True)
+DIALECT = Dialect(tiles=block_lines, wraps=False, counts=True, packs=True, together=128)
 
 
 def declarations(program: TileProgram) -> Lines:
