@@ -54,6 +54,7 @@ class Dialect:
     wraps: bool  # signed integers wrap around, as its compiler is told
     counts: bool  # functions of rows are told the type of places
     packs: bool  # loops over lanes are told whether vectors are packets
+    warp: int  # threads that exchange directly
     together: int  # elements that a thread may have on their way from memory
 
 
@@ -72,7 +73,9 @@ class Statements:
         self.dims = dims
         self.dialect = dialect
         self.team = program.team
-        self.is_block = program.team == program.threads > 1  # all warps of a block share a row
+        self.is_block = (
+            program.team == program.threads > dialect.warp
+        )  # all of its warps share a row
         self.place = place
         self.packets = packets
         self.finished = {s.source for s in program.statements() if isinstance(s, Finish)}

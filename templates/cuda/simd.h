@@ -611,7 +611,6 @@ template <class X, class F>
 LUMIGEN_INLINE auto reduce(X a, int& parity, F&& combine) {
   constexpr int kWarps = kTeam > kWarp ? kTeam / kWarp : 1;
   auto x = reduce_warp(a, combine);
-  if constexpr (kWarps == 1) return x;
   __shared__ alignas(16) decltype(x) parts[2][kWarps];
   auto* const part = parts[parity];
   parity ^= 1;

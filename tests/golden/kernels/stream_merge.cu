@@ -18,7 +18,6 @@ __global__ void __launch_bounds__(kThreads)
   const int task = static_cast<int>(blockIdx.x);
   await_turn();
   either_way(is_packed(parts2, out), [&](auto packed) {
-    int parity = 0;  // which array the next reduction of the block takes
     for (int row = task + team_number(); row < task + 1; row += kTeams) {
       Vec held0_parts[1];
       Vec held1_parts[1];
@@ -35,14 +34,14 @@ __global__ void __launch_bounds__(kThreads)
         Vec& held0 = held0_parts[part];
         acc0 = max_nan(acc0, zero_tail(held0, lanes, -__builtin_inff()));
       });
-      const float r0 = reduce_max(acc0, parity);
+      const float r0 = reduce_max(acc0);
       Vec acc1 = splat(0.0f);
       for_parts<1>(packed, 32, [&](int part, int /*k1_part*/, auto lanes) {
         Vec& held0 = held0_parts[part];
         Vec& held1 = held1_parts[part];
         acc1 = acc1 + zero_tail(held1 * exp(held0 - splat((r0 < -3.4028235e+38f) ? 0.0f : r0)), lanes, 0.0f);
       });
-      const float r1 = reduce_add(acc1, parity);
+      const float r1 = reduce_add(acc1);
       const bool v0 = r0 == -__builtin_inff();
       const float v1 = recip((r0 < -3.4028235e+38f) ? __builtin_nanf("") : r1);
       for_lanes(packed, 64, [&](int i2, auto lanes) {
