@@ -140,6 +140,12 @@ def attend(f: ModuleType, q: Any, k: Any, v: Any) -> Any:
     return f.scaled_dot_product_attention(q, k, v, enable_gqa=True)
 
 
+def over_keys(batch: int, queries: int, keys: int) -> tuple[Input, ...]:
+    """Queries of 32 heads, in groups of four to a head of keys and values."""
+    cache = bf16(batch, 8, keys, 128)
+    return bf16(batch, 32, queries, 128), cache, cache
+
+
 def of_rows(name: str, call: Callable[..., Any], *weights: Input) -> dict[str, Row]:
     """For one row of 4096, and for 512."""
     return {f"{name}_{n}": Row(call, (bf16(n, 4096), *weights)) for n in (1, 512)}
@@ -192,9 +198,12 @@ ROWS: dict[str, Row] = {
     **of_rows("gate_up", gated, GATE, GATE),
     **of_rows("qkv", projections, weight(4096, 4096), weight(1024, 4096), weight(1024, 4096)),
     **of_rows("rms_norm_linear", normed_linear, bf16(4096), weight(4096, 4096)),
-    "attention_of_one": Row(
-        attend, (bf16(1, 32, 1, 128), bf16(1, 8, 16384, 128), bf16(1, 8, 16384, 128))
-    ),
+    "attention_of_one": Row(attend, over_keys(1, 1, 16384)),
+    "attention_of_one_short": Row(attend, over_keys(1, 1, 1024)),
+    "attention_of_one_in_batch": Row(attend, over_keys(32, 1, 4096)),
+    "attention_of_eight": Row(attend, over_keys(1, 8, 16384)),
+    "attention_f32": Row(attend, (f32(2, 16, 2048, 128),) * 3),
+    "product_f32": Row(lambda _, a, b: a @ b, (f32(4096, 4096), f32(4096, 4096))),
     "topk_8_of_256": Row(lambda _, x: x.topk(8), (f32(16384, 256),)),
 }
 

@@ -232,6 +232,15 @@ class ProductTiles:
     added: float  # of an element that another part has, too
 
 
+class StreamTile(NamedTuple):
+    """Rows of a block, points that stream past them at a time, and how many tiles of these have a place."""
+
+    rows: int
+    step: int
+    warps: int
+    slots: int
+
+
 @dataclass(frozen=True)
 class StreamTiles:
     """Folds around a product: rows of a block, past which tiles of so many points (a `step`) stream."""
@@ -241,15 +250,13 @@ class StreamTiles:
     step: int
     step_of_long: int  # of rows longer than `long`, whose sums fill the registers
     long: int
-    scalar: Mapping[
-        int, tuple[tuple[int, int, int], ...]
-    ]  # f32: longest row -> (rows, step, warps)
-    scalar_of_two: Mapping[
-        int, tuple[tuple[int, int, int], ...]
-    ]  # the same of two inner products, which bring twice as much
-    few_rows: int  # that one warp has by itself
-    few_steps: Mapping[int, int]  # longest row -> points, for these
-    few_steps_of_floats: Mapping[int, int]
+    slots: int
+    scalar: Mapping[int, tuple[StreamTile, ...]]  # f32: for the longest row, many rows first
+    scalar_of_two: Mapping[int, tuple[StreamTile, ...]]  # of two inner products, twice as much
+    few: Mapping[
+        int, StreamTile
+    ]  # of so few rows that one warp has them by itself: for the longest row
+    few_of_floats: Mapping[int, StreamTile]
     widest: int  # of what a warp has in registers for each of its rows: its depth, and its sums
     widest_of_two: int  # where it has those of two inner products
     registers: int  # of a thread for fragments: the rest is for operands and places

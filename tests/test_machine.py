@@ -370,7 +370,7 @@ OTHER_GPUS: dict[str, tuple[str, Callable[[Gpu], Gpu]]] = {
         lambda m: replace(m, shared_bytes=m.shared_bytes // 2),
     ),
     "smaller blocks share rows": (
-        "softmax",
+        "long_sum",
         lambda m: replace(m, teams=replace(m.teams, threads=128)),
     ),
     "rows are ordered whole where less is kept": (

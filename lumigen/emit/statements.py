@@ -54,6 +54,8 @@ class Dialect:
     wraps: bool  # signed integers wrap around, as its compiler is told
     counts: bool  # functions of rows are told the type of places
     packs: bool  # loops over lanes are told whether vectors are packets
+    warp: int  # threads that exchange directly
+    together: int  # elements that a thread may have on their way from memory
 
 
 class Statements:
@@ -71,7 +73,9 @@ class Statements:
         self.dims = dims
         self.dialect = dialect
         self.team = program.team
-        self.is_block = program.team == program.threads > 1  # all warps of a block share a row
+        self.is_block = (
+            program.team == program.threads > dialect.warp
+        )  # all of its warps share a row
         self.place = place
         self.packets = packets
         self.finished = {s.source for s in program.statements() if isinstance(s, Finish)}
@@ -215,7 +219,10 @@ class Statements:
         self.dealt -= s.dealt
         # what a thread reads in many turns goes out together
         sums = self.packets is not None and any(isinstance(x, Accumulate) for x in s.body)
-        unrolled = ["#pragma unroll 8"] if sums else []
+        turns = s.hi.const if s.lo == 0 and s.step == 1 and s.hi.is_const else 0
+        most = self.dialect.together // max(1, self.program.width)
+        together = turns if 8 < turns <= most else 8
+        unrolled = [f"#pragma unroll {together}"] if sums else []
         head = f"for ({self.place} {axis} = {start}; {axis} < {hi}; {step}) {{"
         return r.lines(*unrolled, head, inner.indented(), "}")
 

@@ -19,12 +19,13 @@ from lumigen.lower.contractions import is_cheap, is_plain
 from lumigen.lower.pipeline import are_counted, multiplied_in
 from lumigen.lower.row_fold import RowFold
 from lumigen.lower.scope import kernel_reductions
+from lumigen.lower.simt import spread
 from lumigen.lower.sliding import schedule_of_sliding
 from lumigen.lower.split_scan import REDUCED
 from lumigen.lower.stream import SITES as STREAM_SITES
 from lumigen.lower.streamable import Streamable
 from lumigen.lower.tile_time import fastest, of_pair
-from lumigen.machine import Gpu, Machine, Processor, StreamingGpu, Teams
+from lumigen.machine import Gpu, Machine, Processor, StreamingGpu, StreamTile, Teams
 from lumigen.ops import TRANSCENDENTALS
 from lumigen.plan import KernelPlan, Loop, Native, Product
 from lumigen.region import Prim, Region, Scan, free_axes, walk
@@ -205,7 +206,8 @@ def schedule_of_block(plan: KernelPlan, machine: Gpu) -> Schedule:
             joined = plan.then is not None
             sizes = {"vectors": teams.vectors, "repeated": teams.repeated, "hold": int(not joined)}
             sizes |= {"blocks": teams.joined_blocks * joined, "threads": teams.threads}
-            return schedule("simt", sizes | {"width": _width(plan, teams)})
+            whole = schedule("simt", sizes | {"width": _width(plan, teams)})
+            return whole if joined else spread(plan, whole, machine)
 
 
 def schedule_of_streaming(plan: KernelPlan, machine: StreamingGpu) -> Schedule:
@@ -235,17 +237,18 @@ def _stream(found: Streamable, machine: StreamingGpu) -> Schedule:
     columns, depth = found.sizes
     longest, several = max(columns, depth), len(found.cascade.inners) > 1
     step = s.step_of_long if longest > s.long // (1 + several) else s.step
-    tiles: Sequence[tuple[int, int, int]] = ((s.rows, step, s.warps),)
+    tiles: Sequence[StreamTile] = (StreamTile(s.rows, step, s.warps, s.slots),)
     if found.element is f32:
         streams = s.scalar_of_two if several else s.scalar
         tiles = next(t for most, t in streams.items() if longest <= most)
     m, batch = (extent_of(axes).estimate() for axes in (found.m_axes, found.grid))
-    few = s.few_steps_of_floats if found.element is f32 else s.few_steps
-    if m <= s.few_rows and longest in few:
-        tiles = ((s.few_rows, few[longest], 1),)
-    busy = (t for t in tiles if -(-m // t[0]) * batch >= machine.multiprocessors)
-    rows, step, warps = next(busy, tiles[-1])
-    sizes = (rows, columns, depth, step, warps)
+    few = s.few_of_floats if found.element is f32 else s.few
+    one = next((t for most, t in few.items() if longest <= most), None)
+    if one is not None and m <= one.rows:
+        tiles = (one._replace(slots=s.slots) if several else one,)
+    busy = (t for t in tiles if -(-m // t.rows) * batch >= machine.multiprocessors)
+    rows, step, warps, slots = next(busy, tiles[-1])
+    sizes = (rows, columns, depth, step, warps, slots)
     return schedule("stream", dict(zip(STREAM_SITES, sizes, strict=True)))
 
 
@@ -300,6 +303,8 @@ def parts_of_blocks(found: Streamable, sizes: Schedule, machine: StreamingGpu) -
     is_large = m >= machine.storing.expansion * deepest
     if is_large or points < s.steps_to_split * step:
         return 1
+    tiles = -(-m // rows) * batch
     blocks = machine.multiprocessors * s.warps_of_parts // sizes["warps"]
-    parts = min(blocks // (-(-m // rows) * batch), points // (s.steps_of_part * step), s.most_parts)
-    return parts if parts >= s.least_parts else 1
+    parts = min(blocks // tiles, points // (s.steps_of_part * step), s.most_parts)
+    is_idle = 2 * tiles <= machine.multiprocessors  # more than half of the device, without parts
+    return parts if parts >= s.least_parts or is_idle else 1

@@ -344,6 +344,36 @@ def team_of(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> int:
     return _team(loops.folds, loops.lane, sizes, machine.teams)
 
 
+def spread(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Schedule:
+    """The same with fewer threads in a block, down to a warp, where blocks would be too few for the device.
+
+    With fewer lanes of each thread then, as long as that makes more blocks, and never are too many: what moves in
+    narrow pieces is slow where there is much. Not where all threads share a row, in which each would have more to do.
+    """
+    loops, teams = _Loops.of(plan), machine.teams
+    results = [r for fold in loops.folds for r, _ in fold.results]
+    has_lanes_in_tasks = loops.lane is not None and all(loops.lane in free_axes(r) for r in results)
+    points = (loops.row.extent, loops.points, loops.back.extent)
+
+    def tasks(sizes: Schedule, counts: Sequence[int]) -> int:
+        grain = _grain_of_teams(loops, _team(loops.folds, loops.lane, sizes, teams), sizes)
+        return prod(-(-n // each) for n, each in zip(counts, grain, strict=True))
+
+    if _team(loops.folds, loops.lane, sizes, teams) > teams.warp and not has_lanes_in_tasks:
+        return sizes
+    typical, most = [n.estimate() for n in points], [n.bounds()[1] for n in points]
+    while sizes["threads"] > teams.warp and tasks(sizes, typical) < machine.multiprocessors:
+        sizes = sizes.at("threads", sizes["threads"] // 2)
+    known = [n for n in most if n is not None]
+    while sizes["width"] > teams.least_lanes and len(known) == len(most):
+        fewer = sizes.at("width", sizes["width"] // 2)
+        before = tasks(sizes, known)
+        if not before < min(machine.multiprocessors, tasks(fewer, known)):
+            break
+        sizes = fewer
+    return sizes
+
+
 def _team(folds: Sequence[Loop], lane: Axis | None, sizes: Schedule, teams: Teams) -> int:
     """Threads that share a row: as many as it has vectors, part of a warp or else the whole block.
 

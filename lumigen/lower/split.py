@@ -171,7 +171,10 @@ def _parts(r: Reduce, grain: Grain, division: Division) -> int:
     if terms < division.worth * grain.terms:
         return 1
     longest = max(visited(r, a) for a in r.axes)
-    wanted = -(-division.lanes // max(1, results * grain.lanes))
+    each = max(1, results * grain.lanes)
+    wanted, fitting = -(-division.lanes // each), division.lanes // each
+    if 4 * fitting >= 3 * wanted:  # rather a fourth idle than a second round for a few
+        wanted = fitting
     return min(wanted, terms // grain.terms, longest)
 
 

@@ -17,12 +17,16 @@
 
 #define LUMIGEN_INLINE __device__ __forceinline__
 
+#ifndef LUMIGEN_THREADS
+#define LUMIGEN_THREADS 256
+#endif
+
 namespace LUMIGEN_NS {
 
-constexpr int kThreads = 256;             // of a block
-constexpr int kTeam = LUMIGEN_TEAM;       // threads that share a row
-constexpr int kTeams = kThreads / kTeam;  // of a block
-constexpr int kLanes = LUMIGEN_LANES;     // elements of a Vec
+constexpr int kThreads = LUMIGEN_THREADS;  // of a block
+constexpr int kTeam = LUMIGEN_TEAM;        // threads that share a row
+constexpr int kTeams = kThreads / kTeam;   // of a block
+constexpr int kLanes = LUMIGEN_LANES;      // elements of a Vec
 constexpr int kWarp = 32;
 static_assert(kTeam <= kWarp || kTeam == kThreads, "a team is part of a warp, or the whole block");
 static_assert((kTeam & (kTeam - 1)) == 0, "teams of a warp are exchanged with by exclusive or");

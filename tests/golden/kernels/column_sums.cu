@@ -1,4 +1,5 @@
 // run k00_sum_simt(x, out, rows) tasks 1
+#define LUMIGEN_THREADS 32  // of a block
 #define LUMIGEN_TEAM 16  // threads that share a row
 #define LUMIGEN_LANES 4  // elements of a Vec
 #include "runtime/index.h"
@@ -15,7 +16,7 @@ __global__ void __launch_bounds__(kThreads) k00_sum_simt_model_1(const __grid_co
   const int task = static_cast<int>(blockIdx.x);
   await_turn();
   either_way(is_packed(x, out), [&](auto packed) {
-    for (int row = 16 * task + team_number(); row < 1; row += kTeams) {
+    for (int row = 2 * task + team_number(); row < 1; row += kTeams) {
       for_lanes(packed, 40, [&](int i0, auto lanes) {
         Vec acc0 = splat(0.0f);
         #pragma unroll 8
