@@ -136,6 +136,7 @@ class Teams:
     between: (
         int  # registers where parts of a row are code of their own, since not all threads have them
     )
+    stretch: int  # bytes of lanes that a task has at least whose teams share out a fold; 0: none do
 
 
 @dataclass(frozen=True, eq=False)

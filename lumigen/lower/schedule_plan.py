@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from lumigen.dtype import f32
 from lumigen.index import extent_of
+from lumigen.lower.across import team_across, width_of
 from lumigen.lower.block_fold import schedule_of_rows
 from lumigen.lower.cascade import Cascade
 from lumigen.lower.contract import Columns, Contraction, Products, find_products, is_paired
@@ -200,12 +201,20 @@ def schedule_of_block(plan: KernelPlan, machine: Gpu) -> Schedule:
         case Native():
             return schedule("order", {"threads": teams.threads})
         case _ if _scans(plan):
-            return schedule("scan", {"threads": teams.threads, "width": _width(plan, teams)})
+            return schedule("scan", {"threads": teams.threads, "width": width_of(plan.region, teams)})
         case _:
-            joined = plan.then is not None
-            sizes = {"vectors": teams.vectors, "repeated": teams.repeated, "hold": int(not joined)}
-            sizes |= {"blocks": teams.joined_blocks * joined, "threads": teams.threads}
-            return schedule("simt", sizes | {"width": _width(plan, teams)})
+            return _of_teams(plan, machine)
+
+
+def _of_teams(plan: KernelPlan, machine: Gpu) -> Schedule:
+    """Of vector loops: teams share out rows, or the folds of a stretch of lanes."""
+    teams, joined = machine.teams, plan.then is not None
+    sizes = {"threads": teams.threads, "width": width_of(plan.region, teams), "hold": int(not joined)}
+    team, _ = team_across(plan.region, machine)
+    if team and not joined:
+        return schedule("across", sizes | {"team": team})
+    sizes |= {"vectors": teams.vectors, "repeated": teams.repeated}
+    return schedule("simt", sizes | {"blocks": teams.joined_blocks * joined})
 
 
 def schedule_of_streaming(plan: KernelPlan, machine: StreamingGpu) -> Schedule:
@@ -220,13 +229,6 @@ def schedule_of_streaming(plan: KernelPlan, machine: StreamingGpu) -> Schedule:
             )
         case _:
             return schedule_of_block(plan, machine)
-
-
-def _width(plan: KernelPlan, teams: Teams) -> int:
-    """Lanes of a thread, which moves so many bytes of the narrowest float that is there."""
-    stored = (s.dst for s in plan.region.stores)
-    floats = [b.dtype for b in (*plan.region.reads(), *stored) if b.dtype.is_float]
-    return max(teams.least_lanes, teams.lane_bytes // min((d.itemsize for d in floats), default=4))
 
 
 def _stream(found: Streamable, machine: StreamingGpu) -> Schedule:

@@ -39,7 +39,7 @@ SITES_OF_TEAMS = ("threads", "width", "vectors", "repeated", "hold", "blocks")
 
 
 @dataclass(frozen=True)
-class _Loops:
+class Loops:
     """What a plan of vector loops says: its folds and stores, and the axes of its loops."""
 
     once: tuple[Loop, ...]  # folds of each work tile
@@ -54,7 +54,7 @@ class _Loops:
     after_lanes: bool  # whether these are inside the loop over the lanes
 
     @staticmethod
-    def of(plan: KernelPlan) -> _Loops:
+    def of(plan: KernelPlan) -> Loops:
         *once, grid = plan.root
         if grid.kind != "grid" or any(not loop.carries for loop in once):
             raise NotRealised("vector loops have one grid, after the folds of a work tile")
@@ -76,7 +76,7 @@ class _Loops:
         stores = tuple(s for s in inner if isinstance(s, Store))
         if not stores or len(stores) < len(inner):
             raise NotRealised("vector loops end with stores, and have no products of matrices")
-        return _Loops(
+        return Loops(
             tuple(once),
             of_rows,
             of_lanes,
@@ -121,13 +121,13 @@ class _Loops:
         """All of these rows, lanes and points after the folds; threads may have a `shared` task."""
         for fold in self.once:
             top.fold(fold)
-        row_scope = _inside(top, self.row, self.rows)
+        row_scope = inside(top, self.row, self.rows)
         for fold in self.of_rows:
             row_scope.fold(fold)
         if self.lane is None:
             self._store(row_scope, Stretch(self.row, self.stores, self.where, {}), span.after, None)
         elif self.after and not self.after_lanes:
-            scope = _inside(row_scope, self.back, self.after)
+            scope = inside(row_scope, self.back, self.after)
             self._lanes(scope, replace(span, after=ONCE), shared=shared, cuts=cuts)
             row_scope.stmts.append(For(self.back, *span.after, False, tuple(scope.stmts)))
         else:
@@ -155,10 +155,10 @@ class _Loops:
     def _store(self, scope: Scope, part: Stretch, after: Span, lanes: Axis | None) -> None:
         """The stores, for these points of the axes after the folds."""
         if after == ONCE:
-            _fill(scope, part.stores, lanes, part.where)
+            fill(scope, part.stores, lanes, part.where)
             return
-        inner = _inside(scope, self.back, self.after)
-        _fill(inner, part.stores, lanes, part.where)
+        inner = inside(scope, self.back, self.after)
+        fill(inner, part.stores, lanes, part.where)
         scope.stmts.append(For(self.back, *after, False, tuple(inner.stmts)))
 
 
@@ -196,7 +196,7 @@ def _as_one(name: str, axes: tuple[Axis, ...]) -> Axis:
     return axes[0] if len(axes) == 1 else Axis(name, extent_of(axes))
 
 
-def _inside(scope: Scope, axis: Axis, axes: tuple[Axis, ...]) -> Scope:
+def inside(scope: Scope, axis: Axis, axes: tuple[Axis, ...]) -> Scope:
     """The scope of a loop over an axis that stands for all of these."""
     inner = scope.inner([axis])
     if axis not in axes:
@@ -219,10 +219,10 @@ def simt(plan: KernelPlan, sizes: Schedule, machine: Machine) -> Built:
 
 
 def _program(plan: KernelPlan, sizes: Schedule, teams: Teams | None) -> TileProgram:
-    loops = _Loops.of(plan)
+    loops = Loops.of(plan)
     row, lane, threads = loops.row, loops.lane, sizes.get("threads", 1)
     check_threads(threads, teams)
-    _check_threads(loops, threads)
+    check_lanes(loops, threads)
     team = 1 if teams is None else _team(loops.folds, lane, sizes, teams)
     grain = _grain_of_teams(loops, team, sizes) if threads > 1 else _grain(loops, sizes)
     per_row, chunk, deep = grain
@@ -243,7 +243,7 @@ def _program(plan: KernelPlan, sizes: Schedule, teams: Teams | None) -> TileProg
     top.stmts.append(loops.run(top, span, shared=threads > 1, cuts=cuts))
     buffers, dims = plan.region.buffers(), dims_of(plan.region)
     if plan.then is not None:
-        rest, then = _Loops.of(plan.then), Scope(top.names, frozenset(), team=threads > 1)
+        rest, then = Loops.of(plan.then), Scope(top.names, frozenset(), team=threads > 1)
         whole = Spans((ix(0), rest.row.extent), (ix(0), rest.points), (ix(0), rest.back.extent))
         then.stmts.append(rest.run(then, whole, shared=threads > 1, cuts=cuts))
         (arrived,) = (s.dst for s in plan.region.stores if s.dst.role is Role.COUNTER)
@@ -270,7 +270,7 @@ def check_threads(threads: int, teams: Teams | None) -> None:
         raise NotRealised(f"{threads} threads in a task")
 
 
-def _check_threads(loops: _Loops, threads: int) -> None:
+def check_lanes(loops: Loops, threads: int) -> None:
     kinds = [loops.kind] if loops.lane is not None else []
     if threads == 1 and "threads" in kinds:
         raise NotRealised("a loop over threads in a task of one thread")
@@ -286,7 +286,7 @@ def _check_threads(loops: _Loops, threads: int) -> None:
             raise NotRealised("vectors do not compute what is in a loop over lanes")
 
 
-def _fill(
+def fill(
     scope: Scope, stores: Sequence[Store], lanes: Axis | None, where: tuple[Cmp, ...]
 ) -> None:
     values = scope.values([s.value for s in stores])
@@ -294,7 +294,7 @@ def _fill(
         scope.stmts.append(StoreTile(s.dst, s.at, value, lanes, where))
 
 
-def _grain(loops: _Loops, sizes: Schedule) -> tuple[int, int, int]:
+def _grain(loops: Loops, sizes: Schedule) -> tuple[int, int, int]:
     """Rows, lanes, and points after the folds, of a work tile."""
     lane, visits, most = loops.lane, loops.visits, sizes["visits"]
     back = loops.back.extent.estimate()
@@ -331,7 +331,7 @@ def _is_repeated(visits: int, lanes: int, grain: int) -> bool:
 
 def team_of(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> int:
     """Threads of a block that share a row of a plan of vector loops."""
-    loops = _Loops.of(plan)
+    loops = Loops.of(plan)
     return _team(loops.folds, loops.lane, sizes, machine.teams)
 
 
@@ -353,7 +353,7 @@ def _team(folds: Sequence[Loop], lane: Axis | None, sizes: Schedule, teams: Team
     return min(teams.warp, 1 << (most - 1).bit_length())
 
 
-def _grain_of_teams(loops: _Loops, team: int, sizes: Schedule) -> tuple[int, int, int]:
+def _grain_of_teams(loops: Loops, team: int, sizes: Schedule) -> tuple[int, int, int]:
     """Rows, lanes, and points after the folds, of a work tile that teams share."""
     lane, teams = loops.lane, sizes["threads"] // team
     back, chunk = loops.back.extent.estimate(), team * sizes["width"]

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from lumigen.condition import less
 from lumigen.index import Axis, ceildiv, extent_of, is_nonnegative, ix, product
+from lumigen.lower.across import team_across
 from lumigen.lower.runs import terms_of, visited
 from lumigen.lower.scope import kernel_reductions
 from lumigen.lower.sweeps import axes_after, lane_axis
@@ -58,6 +59,9 @@ class Split:
 def split(region: Region, machine: Machine) -> Split:
     """The region as it is, if nothing in it is worth it."""
     pieces = _Pieces(region, machine)
+    _, is_enough = team_across(region, machine)
+    if is_enough:
+        return pieces.split()
     own = frozenset(pieces.last.axes)
     # the others belong to the terms of another one
     reductions = [r for r in kernel_reductions([pieces.last.value]) if free_axes(r) <= own]

@@ -41,7 +41,7 @@ def plan_sweeps(region: Region, machine: Machine) -> KernelPlan:
     merged, vectors = merge_axes(region.stores), machine.vectors
     stores, where = _changed(merged, vectors)
     store, lane = stores[-1], lane_axis(stores[-1], vectors)
-    kind = _lane_kind(stores, lane, team=machine.teams is not None)
+    kind = lane_kind(stores, lane, team=machine.teams is not None)
     at = Around(vectors, machine.teams)
     reductions = [
         r
@@ -78,7 +78,7 @@ def _changed(
     return (changed,), asked
 
 
-def _lane_kind(stores: tuple[Store, ...], lane: Axis | None, *, team: bool) -> str:
+def lane_kind(stores: tuple[Store, ...], lane: Axis | None, *, team: bool) -> str:
     """How a loop over the last axis runs: over lanes if vectors compute all that is in it."""
     floats = all(s.value.dtype is f32 and computed(s.dst.dtype) is f32 for s in stores)
     if lane is not None and floats and lanes_fit([s.value for s in stores], lane):

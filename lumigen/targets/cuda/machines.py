@@ -110,6 +110,7 @@ TEAMS = Teams(
     spare=8,
     addresses=16,
     between=16,
+    stretch=32,  # of a line of memory what moves by itself
 )
 SM_80 = StreamingGpu(
     name="sm_80",

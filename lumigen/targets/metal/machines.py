@@ -60,6 +60,7 @@ TEAMS = Teams(
     spare=8,
     addresses=16,
     between=16,
+    stretch=0,
 )
 APPLE7 = Gpu(
     name="apple7",
