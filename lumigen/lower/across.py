@@ -14,13 +14,15 @@ the same points share in registers.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from lumigen.index import Axis, Ix, Lookup, ceildiv, extent_of, ix, minimum
 from lumigen.lower.built import Built, check
 from lumigen.lower.hold import hold_points
 from lumigen.lower.runs import visited
 from lumigen.lower.scope import Names, Scope, kernel_reductions
 from lumigen.lower.simt import Loops, check_lanes, check_threads, dims_of, fill, inside
-from lumigen.lower.sweeps import lane_axis, lane_kind
+from lumigen.lower.sweeps import axes_after, lane_axis, lane_kind
 from lumigen.machine import Machine, Teams
 from lumigen.plan import KernelPlan, NotRealised
 from lumigen.region import Reduce, Region, free_axes
@@ -87,32 +89,47 @@ def _stores(loops: Loops, lanes: Scope) -> For:
 # ---- when ----
 
 
-def team_across(region: Region, machine: Machine) -> tuple[int, bool]:
-    """(threads along the lanes, whether they leave enough to do for all blocks); 0 threads where no team would have any.
+@dataclass(frozen=True)
+class Stretch:
+    """`team` threads along the lanes; 0 where teams had better not share out the folds of a region.
 
-    As many as leave each team a point, each multiprocessor two blocks, and threads the registers to hold their points;
+    `is_enough`: there is something to do for all blocks. `is_read_once`: registers hold what is read twice, if anything.
+    """
+
+    team: int
+    is_enough: bool = False
+    is_read_once: bool = False
+
+
+def stretch_of(region: Region, machine: Machine) -> Stretch:
+    """How teams share out folds along an axis past the lanes: as many threads along these as there may be.
+
+    So many that each team has a point, each multiprocessor two blocks, and threads the registers to hold their points;
     else as many as leave each multiprocessor a block, else as few as there may be.
     """
     teams, store = machine.teams, region.stores[-1]
     lane = lane_axis(store, machine.vectors)
     found = kernel_reductions(s.value for s in region.stores)
-    if teams is None or not teams.stretch or lane is None or not all(_is_of(r, lane, store.axes) for r in found):
-        return 0, False
-    if not found or region.native or lane_kind(region.stores, lane, team=True) != "lanes":
-        return 0, False
+    if teams is None or not teams.stretch or lane is None or region.native or not found:
+        return Stretch(0)
+    if not all(_is_of(r, lane, store.axes) for r in found):
+        return Stretch(0)
+    if lane_kind(region.stores, lane, team=True) != "lanes":
+        return Stretch(0)
     points = min(max(visited(r, a) for a in r.axes) for r in found)
-    varying = frozenset[Axis]().union(*map(free_axes, found)) - {lane}
-    rows = extent_of(a for a in store.axes if a in varying).estimate()
+    after = axes_after(region.stores, machine.vectors)
+    rows = extent_of(a for a in store.axes if a is not lane and a not in after).estimate()
     vectors = -(-lane.extent.estimate() // width_of(region, teams))
     widths = [t for t in _teams(teams) if teams.threads // t <= points]
     blocks = {t: rows * -(-vectors // t) for t in widths}
     held = {t: -(-points * t // teams.threads) * teams.lane_bytes // 4 for t in widths}
+    is_once = len(found) == 1 and not after
     workers = machine.scans.workers
     for least, most in ((2 * workers, teams.held // 2), (workers, teams.held), (workers, None)):
         for t in widths:
-            if blocks[t] >= least and (most is None or held[t] <= most):
-                return t, True
-    return (widths[-1], False) if widths else (0, False)
+            if blocks[t] >= least and (most is None or is_once or held[t] <= most):
+                return Stretch(t, True, is_once or held[t] <= teams.held)
+    return Stretch(widths[-1]) if widths else Stretch(0)
 
 
 def width_of(region: Region, teams: Teams) -> int:
