@@ -269,7 +269,9 @@ class Statements:
             axis = f"{axis}_offset"
         axis = inner.named(axis) if s.lo == 0 else axis
         body = joined([self._held_names(inner), inner])
-        head = f"for_points<{s.parts}>({over}, [&]([[maybe_unused]] int part, {self.place} {axis}) {{"
+        head = (
+            f"for_points<{s.parts}>({over}, [&]([[maybe_unused]] int part, {self.place} {axis}) {{"
+        )
         return r.lines(head, body.indented(), "});")
 
     def _scan(self, s: ScanLanes, r: Renderer) -> Lines:

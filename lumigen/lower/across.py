@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lumigen.index import Axis, Ix, Lookup, ceildiv, extent_of, ix, minimum
+from lumigen.index import Axis, Lookup, ceildiv, extent_of, ix, minimum
 from lumigen.lower.built import Built, check
 from lumigen.lower.hold import hold_points
 from lumigen.lower.runs import visited
@@ -44,7 +44,9 @@ def across(plan: KernelPlan, sizes: Schedule, machine: Machine) -> Built:
     if loops.lane is None or loops.kind != "lanes" or not loops.of_lanes:
         raise NotRealised("teams share out folds that stand in a loop over lanes")
     if loops.once or loops.of_rows or loops.where or plan.then is not None:
-        raise NotRealised("a task of teams that share out a fold has a stretch of lanes, and no more")
+        raise NotRealised(
+            "a task of teams that share out a fold has a stretch of lanes, and no more"
+        )
     program = _program(plan, loops, sizes)
     return Built(hold_points(program, teams) if sizes["hold"] else program, plan.region)
 
@@ -93,7 +95,7 @@ def _stores(loops: Loops, lanes: Scope) -> For:
 class Stretch:
     """`team` threads along the lanes; 0 where teams had better not share out the folds of a region.
 
-    `is_enough`: there is something to do for all blocks. `is_read_once`: registers hold what is read twice, if anything.
+    `is_enough`: all blocks have something to do. `is_read_once`: registers hold what is read twice, if anything is.
     """
 
     team: int

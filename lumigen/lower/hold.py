@@ -122,9 +122,7 @@ def _blocks(program: TileProgram, teams: Teams, at_once: int) -> int:
     return count if 1 < count <= teams.blocks else 0
 
 
-def _held(
-    rows: For, lanes: Axis | None, at_once: int, program: TileProgram, teams: Teams
-) -> For:
+def _held(rows: For, lanes: Axis | None, at_once: int, program: TileProgram, teams: Teams) -> For:
     """The body of a row with what its loops share in registers; `lanes` are those of a loop around points."""
     loops = [s for s in rows.body if isinstance(s, For) and _is_row(s, lanes)]
     if lanes is not None:  # what is stored of a fold has one point

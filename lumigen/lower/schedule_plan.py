@@ -25,7 +25,7 @@ from lumigen.lower.split_scan import REDUCED
 from lumigen.lower.stream import SITES as STREAM_SITES
 from lumigen.lower.streamable import Streamable
 from lumigen.lower.tile_time import fastest, of_pair
-from lumigen.machine import Gpu, Machine, Processor, StreamingGpu, Teams
+from lumigen.machine import Gpu, Machine, Processor, StreamingGpu
 from lumigen.ops import TRANSCENDENTALS
 from lumigen.plan import KernelPlan, Loop, Native, Product
 from lumigen.region import Prim, Region, Scan, free_axes, walk
@@ -201,7 +201,9 @@ def schedule_of_block(plan: KernelPlan, machine: Gpu) -> Schedule:
         case Native():
             return schedule("order", {"threads": teams.threads})
         case _ if _scans(plan):
-            return schedule("scan", {"threads": teams.threads, "width": width_of(plan.region, teams)})
+            return schedule(
+                "scan", {"threads": teams.threads, "width": width_of(plan.region, teams)}
+            )
         case _:
             return _of_teams(plan, machine)
 
@@ -209,7 +211,11 @@ def schedule_of_block(plan: KernelPlan, machine: Gpu) -> Schedule:
 def _of_teams(plan: KernelPlan, machine: Gpu) -> Schedule:
     """Of vector loops: teams share out rows, or the folds of a stretch of lanes."""
     teams, joined = machine.teams, plan.then is not None
-    sizes = {"threads": teams.threads, "width": width_of(plan.region, teams), "hold": int(not joined)}
+    sizes = {
+        "threads": teams.threads,
+        "width": width_of(plan.region, teams),
+        "hold": int(not joined),
+    }
     team = stretch_of(plan.region, machine).team
     if team and not joined:
         return schedule("across", sizes | {"team": team})

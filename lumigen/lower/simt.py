@@ -286,9 +286,7 @@ def check_lanes(loops: Loops, threads: int) -> None:
             raise NotRealised("vectors do not compute what is in a loop over lanes")
 
 
-def fill(
-    scope: Scope, stores: Sequence[Store], lanes: Axis | None, where: tuple[Cmp, ...]
-) -> None:
+def fill(scope: Scope, stores: Sequence[Store], lanes: Axis | None, where: tuple[Cmp, ...]) -> None:
     values = scope.values([s.value for s in stores])
     for s, value in zip(stores, values, strict=True):
         scope.stmts.append(StoreTile(s.dst, s.at, value, lanes, where))

@@ -150,14 +150,18 @@ class _Pieces:
         assert isinstance(whole, Reduce)
         name = self.fresh("parts")
         cut = _cut(whole, self, name, *_along(whole, self, count))
-        body = reduce(whole.monoid, cut.axes, substitute(whole.body, cut.at), whole.dtype, cut.inside)
+        body = reduce(
+            whole.monoid, cut.axes, substitute(whole.body, cut.at), whole.dtype, cut.inside
+        )
         store = self.stored(name, cut.points, body)
         merged = reduce(whole.monoid, (cut.part,), read(store.dst, store.at), whole.dtype)
         self._append({r: merged}, store)
 
     def divide_squares(self, s: Spread) -> None:
-        """Parts of a total and of squares about a value made of it, in one region: each part's are about its own mean."""
-        count = max(self.count(s.total), _parts(s.total, self.grain(s.total), self.division, least=1))
+        """Parts of a total and of squares about a value made of it, in one region: a part's are about its own mean."""
+        count = max(
+            self.count(s.total), _parts(s.total, self.grain(s.total), self.division, least=1)
+        )
         name = self.fresh("parts")
         cut = _cut(s.squares, self, name, *_along_rows(s.squares, self, count))
         terms = extent_of(a for a in s.squares.axes if a is not cut.long) * cut.length
@@ -227,7 +231,7 @@ def _with(region: Region, values: Mapping[Expr, Expr]) -> Region:
 
 
 def _parts(r: Reduce, grain: Grain, division: Division, least: int | None = None) -> int:
-    """Into how many parts the reduction is to be split, at the dims' typical values, if it has terms for the `least`."""
+    """Into how many parts to split the reduction, at the dims' typical values, if it has terms for the `least`."""
     terms = terms_of(r)
     results = extent_of(free_axes(r)).estimate()
     if terms < (division.worth if least is None else least) * grain.terms:
@@ -283,7 +287,9 @@ def _along_rows(r: Reduce, pieces: _Pieces, count: int) -> tuple[Axis, int]:
         long = max(outer, key=lambda a: a.extent.estimate())
     beside = extent_of(a for a in r.axes if a is not long).estimate()
     vectors = teams.threads * teams.held // 2 * 4 // teams.lane_bytes
-    least = teams.stretch * 4 // teams.lane_bytes  # of a block in a column, whose lines are read whole
+    least = (
+        teams.stretch * 4 // teams.lane_bytes
+    )  # of a block in a column, whose lines are read whole
     held = vectors // least if is_column else vectors * width_of(pieces.region, teams) // beside
     most = max(1, min(-(-long.extent.estimate() // count), held))
     unit = pieces.division.line if long is r.axes[-1] and not is_column else 1

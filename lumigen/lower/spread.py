@@ -14,7 +14,18 @@ from lumigen.condition import Cmp
 from lumigen.dtype import f32, i64
 from lumigen.index import Axis, Ix, ix
 from lumigen.ops import Op
-from lumigen.region import Expr, Monoid, Prim, Reduce, const, free_axes, index, prim, reduce, substitute
+from lumigen.region import (
+    Expr,
+    Monoid,
+    Prim,
+    Reduce,
+    const,
+    free_axes,
+    index,
+    prim,
+    reduce,
+    substitute,
+)
 
 
 @dataclass(frozen=True)
@@ -31,7 +42,7 @@ class Spread:
 
 
 def find_spread(squares: Reduce, total: Reduce) -> Spread | None:
-    """The squares as those of the terms of a total, about something; None where they are not, or of some points alone."""
+    """The squares as those of the terms of a total, about something; None where they are not, or not of all points."""
     body = squares.body
     if squares.where or total.where or {squares.monoid, total.monoid} != {Monoid.SUM}:
         return None
@@ -52,7 +63,7 @@ def find_spread(squares: Reduce, total: Reduce) -> Spread | None:
 def about_own_mean(
     term: Expr, axes: tuple[Axis, ...], count: Ix, inside: tuple[Cmp, ...]
 ) -> tuple[Expr, Expr]:
-    """(the sum of a part's terms, that of their squares about their mean); there are `count`, at the points `inside`."""
+    """(the sum of a part's `count` terms, that of their squares about their mean), at the points `inside`."""
     total = reduce(Monoid.SUM, axes, term, f32, inside)
     apart = prim(Op.ADD, (term, _negated(_mean_of(total, count))), f32)
     return total, reduce(Monoid.SUM, axes, prim(Op.MUL, (apart, apart), f32), f32, inside)
