@@ -92,7 +92,7 @@ def _stores(loops: Loops, lanes: Scope) -> For:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class Across:
     """`team` threads along the lanes; 0 where teams had better not share out the folds of a region.
 
     `is_enough`: all blocks have something to do. `is_read_once`: registers hold what is read twice, if anything is.
@@ -103,7 +103,7 @@ class Stretch:
     is_read_once: bool = False
 
 
-def stretch_of(region: Region, machine: Machine) -> Stretch:
+def across_of(region: Region, machine: Machine) -> Across:
     """How teams share out folds along an axis past the lanes: as many threads along these as there may be.
 
     So many that each team has a point, each multiprocessor two blocks, and threads the registers to hold their points;
@@ -113,11 +113,11 @@ def stretch_of(region: Region, machine: Machine) -> Stretch:
     lane = lane_axis(store, machine.vectors)
     found = kernel_reductions(s.value for s in region.stores)
     if teams is None or not teams.stretch or lane is None or region.native or not found:
-        return Stretch(0)
+        return Across(0)
     if not all(_is_of(r, lane, store.axes) for r in found):
-        return Stretch(0)
+        return Across(0)
     if lane_kind(region.stores, lane, team=True) != "lanes":
-        return Stretch(0)
+        return Across(0)
     points = min(max(visited(r, a) for a in r.axes) for r in found)
     after = axes_after(region.stores, machine.vectors)
     rows = extent_of(a for a in store.axes if a is not lane and a not in after).estimate()
@@ -130,8 +130,8 @@ def stretch_of(region: Region, machine: Machine) -> Stretch:
     for least, most in ((2 * workers, teams.held // 2), (workers, teams.held), (workers, None)):
         for t in widths:
             if blocks[t] >= least and (most is None or is_once or held[t] <= most):
-                return Stretch(t, True, is_once or held[t] <= teams.held)
-    return Stretch(widths[-1]) if widths else Stretch(0)
+                return Across(t, True, is_once or held[t] <= teams.held)
+    return Across(widths[-1]) if widths else Across(0)
 
 
 def width_of(region: Region, teams: Teams) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from lumigen.dtype import f32
 from lumigen.index import extent_of
-from lumigen.lower.across import stretch_of, width_of
+from lumigen.lower.across import across_of, width_of
 from lumigen.lower.block_fold import schedule_of_rows
 from lumigen.lower.cascade import Cascade
 from lumigen.lower.contract import Columns, Contraction, Products, find_products, is_paired
@@ -216,7 +216,7 @@ def _of_teams(plan: KernelPlan, machine: Gpu) -> Schedule:
         "width": width_of(plan.region, teams),
         "hold": int(not joined),
     }
-    team = stretch_of(plan.region, machine).team
+    team = across_of(plan.region, machine).team
     if team and not joined:
         return schedule("across", sizes | {"team": team})
     sizes |= {"vectors": teams.vectors, "repeated": teams.repeated}

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from lumigen.condition import Cmp, less
 from lumigen.dtype import f32
 from lumigen.index import Axis, Ix, ceildiv, extent_of, is_nonnegative, ix, minimum, product
-from lumigen.lower.across import stretch_of, width_of
+from lumigen.lower.across import across_of, width_of
 from lumigen.lower.runs import terms_of, visited
 from lumigen.lower.scope import kernel_reductions
 from lumigen.lower.spread import Spread, about, about_own_mean, find_spread
@@ -66,7 +66,7 @@ def split(region: Region, machine: Machine) -> Split:
     # the others belong to the terms of another one
     reductions = [r for r in kernel_reductions([pieces.last.value]) if free_axes(r) <= own]
     spreads = _spreads(reductions)
-    stretch = stretch_of(region, machine)
+    stretch = across_of(region, machine)
     if stretch.is_enough and (stretch.is_read_once or not spreads):
         return pieces.split()
     points = extent_of(_repeating(pieces, reductions)).estimate()
