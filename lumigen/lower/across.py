@@ -14,18 +14,20 @@ the same points share in registers.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from math import gcd
 
 from lumigen.index import Axis, Lookup, ceildiv, extent_of, ix, minimum
 from lumigen.lower.built import Built, check
 from lumigen.lower.hold import hold_points
 from lumigen.lower.runs import visited
-from lumigen.lower.scope import Names, Scope, kernel_reductions
+from lumigen.lower.scope import Names, Scope, address, kernel_reductions
 from lumigen.lower.simt import Loops, check_lanes, check_threads, dims_of, fill, inside
 from lumigen.lower.sweeps import axes_after, lane_axis, lane_kind
 from lumigen.machine import Machine, Teams
 from lumigen.plan import KernelPlan, NotRealised
-from lumigen.region import Reduce, Region, free_axes
+from lumigen.region import Read, Reduce, Region, free_axes, walk
 from lumigen.schedule import Schedule
 from lumigen.tile import For, TileProgram
 
@@ -106,8 +108,9 @@ class Across:
 def across_of(region: Region, machine: Machine) -> Across:
     """How teams share out folds along an axis past the lanes: as many threads along these as there may be.
 
-    So many that each team has a point, each multiprocessor two blocks, and threads the registers to hold their points;
-    else as many as leave each multiprocessor a block, else as few as there may be.
+    First those that leave each multiprocessor two blocks and threads the registers to hold their points, with room to
+    spare, then those that leave less; of what cannot be held those that leave each multiprocessor a block. In the end
+    as few as there may be.
     """
     teams, store = machine.teams, region.stores[-1]
     lane = lane_axis(store, machine.vectors)
@@ -121,30 +124,62 @@ def across_of(region: Region, machine: Machine) -> Across:
     points = min(max(visited(r, a) for a in r.axes) for r in found)
     after = axes_after(region.stores, machine.vectors)
     rows = extent_of(a for a in store.axes if a is not lane and a not in after).estimate()
-    vectors = -(-lane.extent.estimate() // width_of(region, teams))
-    widths = [t for t in _teams(teams) if teams.threads // t <= points]
-    blocks = {t: rows * -(-vectors // t) for t in widths}
-    held = {t: -(-points * t // teams.threads) * teams.lane_bytes // 4 for t in widths}
+    width, moved = width_of(region, teams), moved_of(region, teams)
+    vectors = -(-lane.extent.estimate() // width)
+    every = [1 << n for n in reversed(range(teams.warp.bit_length()))]
+    widths = [t for t in every if t * moved >= teams.stretch and teams.threads // t <= points]
     is_once = len(found) == 1 and not after
-    workers = machine.scans.workers
-    for least, most in ((2 * workers, teams.held // 2), (workers, teams.held), (workers, None)):
-        for t in widths:
-            if blocks[t] >= least and (most is None or is_once or held[t] <= most):
-                return Across(t, True, is_once or held[t] <= teams.held)
+    for least, most, line in _tiers(machine.scans.workers, teams):
+        for t in (t for t in widths if t * moved >= line):
+            blocks, held = rows * -(-vectors // t), -(-points * t // teams.threads) * moved // 4
+            if blocks >= least and (most is None or is_once or held <= most):
+                return Across(t, True, is_once or held <= teams.held)
     return Across(widths[-1]) if widths else Across(0)
 
 
+def _tiers(workers: int, teams: Teams) -> tuple[tuple[int, int | None, int], ...]:
+    """(blocks at least, registers that hold points at most, bytes of a line at least), the best first."""
+    held, line = teams.held, teams.stretch
+    return (
+        (2 * workers, held // 2, 2 * line),
+        (workers, held, 2 * line),
+        (workers, held, line),
+        (workers // 2, held, line),
+        (workers, None, line),
+    )
+
+
 def width_of(region: Region, teams: Teams) -> int:
-    """Lanes of a thread, which moves so many bytes of the narrowest float that is there."""
+    """Lanes of a thread, which moves so many bytes of the narrowest float that is there.
+
+    Or fewer, of which vectors are whole words where the lengths of rows are no multiple of all.
+    """
+    width = max(teams.least_lanes, teams.lane_bytes // _narrowest(region))
+    alike = gcd(width, gcd(*_apart(region)) or width)
+    return alike if alike >= 2 * teams.least_lanes else width
+
+
+def moved_of(region: Region, teams: Teams) -> int:
+    """Bytes of the narrowest float that a thread moves at a time."""
+    return width_of(region, teams) * _narrowest(region)
+
+
+def _narrowest(region: Region) -> int:
     stored = (s.dst for s in region.stores)
-    floats = [b.dtype for b in (*region.reads(), *stored) if b.dtype.is_float]
-    return max(teams.least_lanes, teams.lane_bytes // min((d.itemsize for d in floats), default=4))
+    floats = (b.dtype for b in (*region.reads(), *stored) if b.dtype.is_float)
+    return min((d.itemsize for d in floats), default=4)
 
 
-def _teams(teams: Teams) -> list[int]:
-    """Numbers of threads along the lanes, the most first."""
-    least = max(1, teams.stretch // teams.lane_bytes)
-    return [1 << n for n in reversed(range(teams.warp.bit_length())) if 1 << n >= least]
+def _apart(region: Region) -> Iterator[int]:
+    """How far apart rows begin whose elements are neighbours along an axis that lanes may have."""
+    values = [s.value for s in region.stores]
+    along = {s.axes[-1] for s in region.stores if s.axes}
+    along |= {a for r in kernel_reductions(values) for a in r.axes}
+    places = [address(s.dst, s.at) for s in region.stores]
+    places += [address(e.source, e.at) for e in walk(values) if isinstance(e, Read)]
+    for place in places:
+        if any(place.coefficient(a) == 1 for a in along):
+            yield from (abs(factor) for atoms, factor in place.terms if factor != 1 or not atoms)
 
 
 def _is_of(r: Reduce, lane: Axis, axes: tuple[Axis, ...]) -> bool:
