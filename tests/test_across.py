@@ -1,4 +1,4 @@
-"""Folds whose points the teams of a block share out: read once, whatever the sizes, and squares about means of parts."""
+"""Folds whose points the teams of a block share out, and squares about the means of parts."""
 
 from __future__ import annotations
 
