@@ -143,7 +143,7 @@ def _with_values(made: Whole, earlier: Whole) -> Whole | None:
     found = [e for e in nodes if isinstance(e, Read) and e.source in stored]
     theirs, own = (_lengths(w) for w in (earlier, made))
     alike = all(s.axes == main.axes for s in region.stores)
-    if not found or not own or not alike or not all(one in theirs for one in own):
+    if not found or not theirs or not alike or not all(one in theirs for one in own):
         return None
     values: dict[Expr, Expr] = {}
     for e in found:
