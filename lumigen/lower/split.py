@@ -77,11 +77,13 @@ def split(region: Region, machine: Machine) -> Split:
         while (count := pieces.count(r)) > 1:
             results = extent_of(free_axes(r)).estimate()
             for inner in reductions[: reductions.index(r)]:
-                pieces.store_if_repeated(inner, pieces.now(r), count * results)
+                pieces.store_if_repeated((inner,), pieces.now(r), count * results)
             pieces.divide(r, count)
     points = extent_of(_repeating(pieces, reductions)).estimate()
+    for s in spreads:
+        pieces.store_if_repeated((s.total, s.squares), pieces.now(pieces.last.value), points)
     for r in reductions:
-        pieces.store_if_repeated(r, pieces.now(pieces.last.value), points)
+        pieces.store_if_repeated((r,), pieces.now(pieces.last.value), points)
     return pieces.split()
 
 
@@ -148,7 +150,7 @@ class _Pieces:
         """A further level of parts."""
         whole = self.now(r)
         assert isinstance(whole, Reduce)
-        name = self.fresh("parts")
+        name = fresh(f"parts{len(self.parts)}", self.taken)
         cut = _cut(whole, self, name, *_along(whole, self, count))
         body = reduce(
             whole.monoid, cut.axes, substitute(whole.body, cut.at), whole.dtype, cut.inside
@@ -162,7 +164,7 @@ class _Pieces:
         count = max(
             self.count(s.total), _parts(s.total, self.grain(s.total), self.division, least=1)
         )
-        name = self.fresh("parts")
+        name = fresh(f"parts{len(self.parts)}", self.taken)
         cut = _cut(s.squares, self, name, *_along_rows(s.squares, self, count))
         terms = extent_of(a for a in s.squares.axes if a is not cut.long) * cut.length
         values = about_own_mean(substitute(s.term, cut.at), cut.axes, terms, cut.inside)
@@ -185,18 +187,19 @@ class _Pieces:
         again = points // length - extent_of(axes).estimate()
         return again * extent_of(whole.axes).estimate() > self.division.again
 
-    def store_if_repeated(self, r: Reduce, value: Expr, points: int) -> None:
-        """Store what a reduction comes to if a value of so many points would compute it again for many of them."""
-        whole = self.now(r)
-        if not isinstance(whole, Reduce) or whole not in walk([value]):
-            return
-        if self.is_repeated(whole, points):
+    def store_if_repeated(self, each: Sequence[Reduce], value: Expr, points: int) -> None:
+        """Store what reductions come to if a value of so many points would compute each of them again for many."""
+        inside, stores = set(walk([value])), dict[Expr, Store]()
+        for r in each:
+            whole = self.now(r)
+            if not isinstance(whole, Reduce) or whole not in inside:
+                return
+            if not self.is_repeated(whole, points):
+                return
             kept = tuple(a for a in self.last.axes if a in free_axes(whole))
-            store = self.stored(self.fresh("whole"), kept, whole)
-            self._append({r: read(store.dst, store.at)}, store)
-
-    def fresh(self, stem: str) -> str:
-        return fresh(f"{stem}{len(self.parts)}", self.taken)
+            stores[r] = self.stored(fresh(f"whole{len(self.parts)}", self.taken), kept, whole)
+        merged = {r: read(s.dst, s.at) for r, s in stores.items()}
+        self._append(merged, *stores.values())
 
     def stored(self, name: str, axes: tuple[Axis, ...], value: Expr) -> Store:
         """The store of a value at each point of the axes in a buffer of its own."""

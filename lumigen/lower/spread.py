@@ -51,7 +51,8 @@ def find_spread(squares: Reduce, total: Reduce) -> Spread | None:
     difference, other = body.args
     if difference is not other or not isinstance(difference, Prim) or difference.op is not Op.ADD:
         return None
-    if [a.extent for a in squares.axes] != [a.extent for a in total.axes]:
+    lengths = [[a.extent for a in r.axes] for r in (squares, total)]
+    if lengths[0] != lengths[1] or free_axes(squares) != free_axes(total):
         return None
     own: dict[Axis, Ix] = {a: ix(b) for a, b in zip(total.axes, squares.axes, strict=True)}
     for term, apart in (difference.args, difference.args[::-1]):
