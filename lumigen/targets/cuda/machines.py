@@ -126,6 +126,7 @@ SM_80 = StreamingGpu(
         expansion=2,
         few_reads=4,
         few_steps=12,
+        after=8,
         row=256,
         row_of_weights=1024,
         row_of_fold=512,
