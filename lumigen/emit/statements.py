@@ -267,7 +267,8 @@ class Statements:
             place = f"const {self.place} {axis} = {r.index(s.lo)} + {axis}_offset;"
             inner = joined([Lines((place,)), inner])
             axis = f"{axis}_offset"
-        axis = inner.named(axis) if s.lo == 0 else axis
+        else:
+            axis = inner.named(axis)
         body = joined([self._held_names(inner), inner])
         head = (
             f"for_points<{s.parts}>({over}, [&]([[maybe_unused]] int part, {self.place} {axis}) {{"

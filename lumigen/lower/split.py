@@ -290,10 +290,9 @@ def _along_rows(r: Reduce, pieces: _Pieces, count: int) -> tuple[Axis, int]:
         long = max(outer, key=lambda a: a.extent.estimate())
     beside = extent_of(a for a in r.axes if a is not long).estimate()
     vectors = teams.threads * teams.held // 2 * 4 // teams.lane_bytes
-    least = (
-        teams.stretch * 4 // teams.lane_bytes
-    )  # of a block in a column, whose lines are read whole
-    held = vectors // least if is_column else vectors * width_of(pieces.region, teams) // beside
+    # a block in a column has four of the least stretches of lanes, as a line of memory has
+    wide = 4 * teams.stretch // teams.lane_bytes
+    held = vectors // wide if is_column else vectors * width_of(pieces.region, teams) // beside
     most = max(1, min(-(-long.extent.estimate() // count), held))
     unit = pieces.division.line if long is r.axes[-1] and not is_column else 1
     most = max(unit, most // unit * unit)
