@@ -12,7 +12,6 @@ registers than a thread has to spare, are read again: they are in the caches.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
@@ -118,18 +117,9 @@ def _blocks(program: TileProgram, teams: Teams, at_once: int) -> int:
     is_whole = span.is_const and span.const == parts * at_once
     needed = most + teams.spare + (0 if is_whole or parts == 1 else teams.between)
     needed += teams.addresses if program.team < program.threads else 0
-    needed += program.width * sum(_is_of_lanes(s, statements) for s in statements)
     needed = -(-needed // teams.granted) * teams.granted
     count = teams.registers // (program.threads * needed)
     return count if 1 < count <= teams.blocks else 0
-
-
-def _is_of_lanes(s: Stmt, statements: Sequence[Stmt]) -> bool:
-    """Whether a statement names a vector that all points inside a loop over lanes have in common."""
-    around = [x for x in statements if isinstance(x, For) and x.lanes and not x.parts]
-    return isinstance(s, Let | Finish) and any(
-        s in x.body and x.axis in s.name.axes for x in around
-    )
 
 
 def _held(rows: For, lanes: Axis | None, at_once: int, program: TileProgram, teams: Teams) -> For:
