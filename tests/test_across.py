@@ -15,10 +15,11 @@ import lumigen as lg
 from lumigen import functional as F
 from lumigen.interp.graph import evaluate
 from lumigen.lower import GRAPH_PASSES
-from lumigen.lower.across import across, across_of, width_of
+from lumigen.lower.across import across, across_of
 from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.lower.scope import kernel_reductions
 from lumigen.lower.spread import find_spread
+from lumigen.lower.widths import width_of
 from lumigen.plan import NotRealised
 from lumigen.region import Read, walk
 from lumigen.schedule import schedule

@@ -28,6 +28,7 @@ from lumigen.lower.hold import hold_rows
 from lumigen.lower.runs import terms_of, visited
 from lumigen.lower.scope import Names, Scope, kernel_reductions, lanes_fit, moved
 from lumigen.lower.stretches import Stretch, stretches
+from lumigen.lower.widths import moved_of
 from lumigen.machine import Gpu, Machine, Teams
 from lumigen.plan import KernelPlan, Loop, NotRealised, Step
 from lumigen.region import Reduce, Region, Role, Store, free_axes, indices_of, walk
@@ -210,7 +211,7 @@ def simt(plan: KernelPlan, sizes: Schedule, machine: Machine) -> Built:
     NotRealised where the plan has other steps.
     """
     check(sizes, SITES_OF_TEAMS if sizes.get("threads", 0) else SITES)
-    program, teams = _program(plan, sizes, machine.teams), machine.teams
+    program, teams = _program(plan, sizes, machine), machine.teams
     if teams is not None and sizes.get("hold", 0):
         program = hold_rows(program, teams)
     if sizes.get("blocks", 0):
@@ -218,13 +219,13 @@ def simt(plan: KernelPlan, sizes: Schedule, machine: Machine) -> Built:
     return Built(program, plan.region)
 
 
-def _program(plan: KernelPlan, sizes: Schedule, teams: Teams | None) -> TileProgram:
-    loops = Loops.of(plan)
+def _program(plan: KernelPlan, sizes: Schedule, machine: Machine) -> TileProgram:
+    loops, teams = Loops.of(plan), machine.teams
     row, lane, threads = loops.row, loops.lane, sizes.get("threads", 1)
     check_threads(threads, teams)
     check_lanes(loops, threads)
-    team = 1 if teams is None else _team(loops.folds, lane, sizes, teams)
-    grain = _grain_of_teams(loops, team, sizes) if threads > 1 else _grain(loops, sizes)
+    team = 1 if teams is None else _team(loops, plan.region, sizes, teams)
+    grain = _grain_of_teams(loops, team, sizes, machine) if threads > 1 else _grain(loops, sizes)
     per_row, chunk, deep = grain
     row_tasks = ceildiv(row.extent, per_row)
     lane_tasks = ceildiv(lane.extent, chunk) if lane is not None else ix(1)
@@ -330,15 +331,16 @@ def _is_repeated(visits: int, lanes: int, grain: int) -> bool:
 def team_of(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> int:
     """Threads of a block that share a row of a plan of vector loops."""
     loops = Loops.of(plan)
-    return _team(loops.folds, loops.lane, sizes, machine.teams)
+    return _team(loops, plan.region, sizes, machine.teams)
 
 
-def _team(folds: Sequence[Loop], lane: Axis | None, sizes: Schedule, teams: Teams) -> int:
+def _team(loops: Loops, region: Region, sizes: Schedule, teams: Teams) -> int:
     """Threads that share a row: as many as it has vectors, part of a warp or else the whole block.
 
     Up to a few vectors a thread are a warp's: it waits for no other, and a block for one row would have idle threads.
+    Of vectors that are less than a thread moves at a time each has several.
     """
-    width = sizes["width"]
+    width, lane, folds = sizes["width"], loops.lane, loops.folds
     vectors = [-(-lane.extent.estimate() // width)] if lane is not None else [1]
     for fold in folds:
         group = [r for r, _ in fold.results]
@@ -348,10 +350,15 @@ def _team(folds: Sequence[Loop], lane: Axis | None, sizes: Schedule, teams: Team
     most = max(vectors)
     if most > teams.warp_vectors * teams.warp:
         return sizes["threads"]
+    moved = moved_of(region, teams)
+    if moved < teams.lane_bytes:
+        most = -(-most * moved // (2 * teams.lane_bytes))
     return min(teams.warp, 1 << (most - 1).bit_length())
 
 
-def _grain_of_teams(loops: Loops, team: int, sizes: Schedule) -> tuple[int, int, int]:
+def _grain_of_teams(
+    loops: Loops, team: int, sizes: Schedule, machine: Machine
+) -> tuple[int, int, int]:
     """Rows, lanes, and points after the folds, of a work tile that teams share."""
     lane, teams = loops.lane, sizes["threads"] // team
     back, chunk = loops.back.extent.estimate(), team * sizes["width"]
@@ -365,6 +372,13 @@ def _grain_of_teams(loops: Loops, team: int, sizes: Schedule) -> tuple[int, int,
             return teams, sizes["repeated"] * chunk, 1
         extent = lane.extent.estimate()
         deep = _deep(loops.visits, extent, back, 1)
+        if team < sizes["threads"] and machine.teams is not None:
+            most = (
+                loops.row.extent.estimate()
+                * back
+                // (teams * machine.teams.blocks * machine.scans.workers)
+            )
+            deep = max(deep, min(most, back, -(-sizes["repeated"] * chunk // extent)))
         return teams, lane.extent.bounds()[1] or extent, deep
     return teams, chunk * (1 if loops.folds else sizes["vectors"]), _deep(loops.visits, 1, back, 1)
 

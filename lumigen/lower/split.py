@@ -17,11 +17,12 @@ from dataclasses import dataclass, replace
 from lumigen.condition import Cmp, less
 from lumigen.dtype import f32
 from lumigen.index import Axis, Ix, ceildiv, extent_of, is_nonnegative, ix, minimum, product
-from lumigen.lower.across import across_of, width_of
+from lumigen.lower.across import across_of
 from lumigen.lower.runs import terms_of, visited
 from lumigen.lower.scope import kernel_reductions
 from lumigen.lower.spread import Spread, about, about_own_mean, find_spread
 from lumigen.lower.sweeps import axes_after, lane_axis
+from lumigen.lower.widths import width_of
 from lumigen.machine import Division, Grain, Machine
 from lumigen.names import fresh
 from lumigen.region import (
@@ -69,6 +70,8 @@ def split(region: Region, machine: Machine) -> Split:
     stretch = across_of(region, machine)
     if stretch.is_enough and (stretch.is_read_once or not spreads):
         return pieces.split()
+    if _stores_rows(pieces, reductions):
+        return pieces.split()
     points = extent_of(_repeating(pieces, reductions)).estimate()
     for s in spreads:
         if pieces.count(s.total) > 1 or pieces.is_repeated(s.squares, points):
@@ -85,6 +88,23 @@ def split(region: Region, machine: Machine) -> Split:
     for r in reductions:
         pieces.store_if_repeated((r,), pieces.now(pieces.last.value), points)
     return pieces.split()
+
+
+def _stores_rows(pieces: _Pieces, reductions: Sequence[Reduce]) -> bool:
+    """Whether reductions of rows are stored, for teams to share out long ones of columns, as of what is weighted."""
+    rows = [r for r in reductions if pieces.lane not in free_axes(r)]
+    few = len({free_axes(r) for r in rows}) == 1 and len(rows) < len(reductions)
+    alone = all(pieces.count(r) == 1 for r in rows)
+    alone &= any(pieces.count(r) > 1 for r in reductions)
+    if not few or not alone or not all(map(free_axes, rows)):
+        return False
+    stored = _Pieces(pieces.region, pieces.machine)
+    stored.store(rows)
+    stretch = across_of(stored.split().rest, pieces.machine)
+    if stretch.is_enough and stretch.is_read_once:
+        pieces.store(rows)
+        return True
+    return False
 
 
 def _spreads(reductions: Sequence[Reduce]) -> list[Spread]:
@@ -189,13 +209,19 @@ class _Pieces:
 
     def store_if_repeated(self, each: Sequence[Reduce], value: Expr, points: int) -> None:
         """Store what reductions come to if a value of so many points would compute each of them again for many."""
-        inside, stores = set(walk([value])), dict[Expr, Store]()
-        for r in each:
-            whole = self.now(r)
+        inside = set(walk([value]))
+        for whole in map(self.now, each):
             if not isinstance(whole, Reduce) or whole not in inside:
                 return
             if not self.is_repeated(whole, points):
                 return
+        self.store(each)
+
+    def store(self, each: Sequence[Reduce]) -> None:
+        """Store what reductions come to, in one region."""
+        stores = dict[Expr, Store]()
+        for r in each:
+            whole = self.now(r)
             kept = tuple(a for a in self.last.axes if a in free_axes(whole))
             stores[r] = self.stored(fresh(f"whole{len(self.parts)}", self.taken), kept, whole)
         merged = {r: read(s.dst, s.at) for r, s in stores.items()}
