@@ -340,8 +340,11 @@ class Scope:
         pending = list(loop.where)
         scopes: list[tuple[Scope, Axis, Ix, Ix]] = []
         scope = self
-        last = loop.axes[-1]
-        for axis in loop.axes:
+        last, axes = loop.axes[-1], loop.axes
+        # what a thread reads in the turns inside goes out together
+        if self.team and loop.kind == "lanes" and not pending:
+            axes = (last, *axes[:-1])
+        for axis in axes:
             same_in_all_lanes = scope.axes - {scope.lanes}
             lo, hi, pending = _bounds(axis, pending, same_in_all_lanes)
             is_lanes = axis == last and loop.kind == "lanes"
