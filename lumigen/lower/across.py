@@ -131,7 +131,8 @@ def across_of(region: Region, machine: Machine) -> Across:
     for least, most, line in _tiers(machine.scans.workers, teams):
         for t in (t for t in widths if t * moved >= line):
             blocks, held = rows * -(-vectors // t), -(-points * t // teams.threads) * moved // 4
-            if blocks >= least and (most is None or is_once or held <= most):
+            is_loop = is_once and held > teams.held  # which holds nothing, and reads again nothing
+            if blocks >= least and (most is None or is_loop or held <= most):
                 return Across(t, True, is_once or held <= teams.held)
     return Across(widths[-1]) if widths else Across(0)
 

@@ -91,16 +91,24 @@ def split(region: Region, machine: Machine) -> Split:
 
 
 def _stores_rows(pieces: _Pieces, reductions: Sequence[Reduce]) -> bool:
-    """Whether reductions of rows are stored, for teams to share out long ones of columns, as of what is weighted."""
+    """Whether reductions of rows are stored, for teams to share out those of columns, as of what is weighted.
+
+    Where rows are too few for all blocks, and columns have more terms than a launch costs.
+    """
     rows = [r for r in reductions if pieces.lane not in free_axes(r)]
-    few = len({free_axes(r) for r in rows}) == 1 and len(rows) < len(reductions)
-    alone = all(pieces.count(r) == 1 for r in rows)
-    alone &= any(pieces.count(r) > 1 for r in reductions)
-    if not few or not alone or not all(map(free_axes, rows)):
+    columns, machine = [r for r in reductions if r not in rows], pieces.machine
+    if machine.teams is None or len({free_axes(r) for r in rows}) != 1 or not free_axes(rows[0]):
         return False
-    stored = _Pieces(pieces.region, pieces.machine)
+    terms = (extent_of((*r.axes, *free_axes(r))).estimate() for r in columns)
+    warps = extent_of(free_axes(rows[0])).estimate() * machine.teams.warp
+    few = warps < machine.scans.workers * machine.teams.threads
+    if not few or not any(n > pieces.division.again for n in terms):
+        return False
+    if any(pieces.count(r) > 1 for r in rows):
+        return False
+    stored = _Pieces(pieces.region, machine)
     stored.store(rows)
-    stretch = across_of(stored.split().rest, pieces.machine)
+    stretch = across_of(stored.split().rest, machine)
     if stretch.is_enough and stretch.is_read_once:
         pieces.store(rows)
         return True
