@@ -152,3 +152,19 @@ def test_statistics_of_a_batch_are_one_launch() -> None:
     statistics, _ = assemble((("entry", graph),), CUDA).kernels
     assert len(statistics.region.stores) == 2
     assert statistics.program.tasks.const >= 2 * SM_80.multiprocessors
+
+
+@pytest.mark.parametrize(("rows", "stored"), [(64, [1, 2, 1]), (8192, [1, 1])])
+def test_rows_that_weights_need_are_stored_where_they_are_few(rows: int, stored: list[int]) -> None:
+    graph = traced(
+        lambda x, w: ((x @ w).softmax(1) * x).sum(1),
+        x=lg.spec(rows, 256, 1024, dtype=lg.f16),
+        w=lg.spec(1024, 1, dtype=lg.f16),
+    )
+    for step in GRAPH_PASSES:
+        graph = step(graph)
+    kernels = assemble((("entry", graph),), CUDA).kernels
+    assert [len(k.region.stores) for k in kernels] == stored
+    last = kernels[-1].schedule
+    assert last is not None
+    assert (last.builder == "across") == (len(stored) == 3)
