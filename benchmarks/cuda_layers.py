@@ -176,6 +176,24 @@ ROWS: dict[str, Row] = {
         (bf16(16384, 4096), bf16(4096), bf16(4096)),
     ),
     "norm_of_channels": Row(over_channels, (f16(32, 256, 28, 28), f16(256), f16(256))),
+    "norm_of_channels_large": Row(over_channels, (f16(8, 64, 256, 256), f16(64), f16(64))),
+    "instance_norm": Row(
+        lambda f, x, w, b: f.instance_norm(x, weight=w, bias=b),
+        (f16(8, 64, 512, 512), f16(64), f16(64)),
+    ),
+    "group_norm_silu": Row(
+        lambda f, x, w, b: f.silu(f.group_norm(x, 32, w, b)),
+        (f16(1, 512, 128, 128), f16(512), f16(512)),
+    ),
+    "batch_norm_of_a_batch": Row(
+        lambda f, x, w, b: f.batch_norm(x, None, None, w, b, training=True),
+        (f16(64, 256, 28, 28), f16(256), f16(256)),
+    ),
+    "variance_of_columns": Row(lambda _, x: x.float().var(0).half(), (f16(4096, 8192),)),
+    "softmax_of_columns": Row(lambda _, x: x.softmax(1), (f16(64, 1000, 256),)),
+    "linear_silu_mean": Row(
+        lambda f, x, w: f.silu(f.linear(x, w)).mean(1), (bf16(32, 128, 1024), weight(1024, 1024))
+    ),
     "softmax_long": Row(lambda _, x: x.softmax(-1), (bf16(512, 131072),)),
     "cross_entropy": Row(
         lambda f, x, t: f.cross_entropy(x.float(), t), (bf16(2048, 128256), below(128256, 2048))

@@ -55,6 +55,7 @@ class Storing:
     expansion: int  # an expanding factor is at least so many times larger than what it is made of or made into
     few_reads: int  # of a value that costs hardly more than what it is made of
     few_steps: int  # the same
+    after: int  # terms of a sum that each element of a product computes for itself; 0: a row does, any number
     row: int  # the longest row of accumulators, and of an inner operand, that stays on the chip
     row_of_weights: int  # the same where one side is weights, which stream past while the other stays in the caches
     row_of_fold: int  # the same of a fold around a product that needs no place for its scores
@@ -137,6 +138,7 @@ class Teams:
     between: (
         int  # registers where parts of a row are code of their own, since not all threads have them
     )
+    stretch: int  # bytes of lanes that a task has at least whose teams share out a fold; 0: none do
 
 
 @dataclass(frozen=True, eq=False)

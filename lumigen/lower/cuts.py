@@ -402,6 +402,22 @@ def contractions_wanted_in_parts(g: CutGraph, skeletons: Skeletons) -> list[Node
     return list(out)
 
 
+def reductions_after_products(g: CutGraph, skeletons: Skeletons) -> list[Node]:
+    """Reductions that a product's elements would each compute after it, as of what divides a row; with their maps."""
+    most = skeletons.storing.after
+    out: dict[Node, None] = {}
+    for root in g.roots() if most else ():
+        beside = g.beside(root)
+        others = [n for n in beside if not is_product(g, skeletons, n) and _reduces(g, n)]
+        long = [n for n in others if n is not root and volume(g.bound_axes(n)) > most]
+        if len(others) == len(beside) or not long:
+            continue
+        region = g.region(root)
+        if not skeletons.in_loops(region) and not skeletons.runs_whole(region):
+            out.update(dict.fromkeys(_with_map(g, n, root, beside) for n in long))
+    return list(out)
+
+
 def repeated_values(g: CutGraph, skeletons: Skeletons) -> list[Node]:
     """Values that loops compute for more points than there are, where that takes longer than to store and read them."""
     steps = skeletons.storing.steps
@@ -656,6 +672,7 @@ CUTS = Cuts(
         contractions_in_loops,
         repeated_reductions,
         contractions_wanted_in_parts,
+        reductions_after_products,
         repeated_values,
     ),
 )

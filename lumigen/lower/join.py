@@ -20,10 +20,13 @@ from lumigen.lower.axes import shared_axes, unify_axes
 from lumigen.region import (
     Buffer,
     Expr,
+    Read,
     Reduce,
     Region,
+    Role,
     Scan,
     Store,
+    map_expr,
     substitute,
     walk,
 )
@@ -86,7 +89,10 @@ def _add(
             comes_after = _meets(w.region, (first, *(x.region for x in after)), whole)
             (after if comes_after else before).append(w)
         splits = _loops_in(before, first) & _loops_in(after, first)
-        if splits or _meets(made.region, (first, *(x.region for x in after)), whole):
+        own = replace(joined, stores=tuple(s for s in joined.stores if s not in first.stores))
+        alone = own if _reads_stored(made.region, first) else made.region
+        waits = _meets(made.region, (x.region for x in after), whole)
+        if splits or waits or _meets(alone, (first,), whole):
             continue
         out[i:] = before
         if after:
@@ -110,13 +116,51 @@ def _partners(
     for i, earlier in enumerate(out):
         if earlier.region.steps != made.region.steps or earlier.is_scan or made.is_scan:
             continue
-        joined = _joined(earlier, made)
+        read = _with_values(made, earlier)
+        joined = _joined(earlier, made if read is None else read)
         if joined is not None and in_loops(earlier.region) and in_loops(made.region):
-            yield i, joined
+            if read is None or in_loops(joined):
+                yield i, joined
         elif earlier.reduces and made.reduces and _nested(earlier.reads, made.reads):
             folded = fold_together((earlier.region, made.region))
             if folded is not None and runs_whole(folded):
                 yield i, folded
+
+
+def _reads_stored(region: Region, other: Region) -> bool:
+    return bool({s.dst for s in other.stores} & set(region.reads()))
+
+
+def _with_values(made: Whole, earlier: Whole) -> Whole | None:
+    """The region with what it reads of an earlier one computed by itself, where one loop does: a mean and a variance.
+
+    None where it reads nothing of it, or at other points, or rounded; or where its reductions are over other points
+    than all of the earlier one's.
+    """
+    region, main = made.region, made.region.stores[-1]
+    stored = {s.dst: s for s in earlier.region.stores if s.dst.role is not Role.STATE}
+    nodes = walk(s.value for s in region.stores)
+    found = [e for e in nodes if isinstance(e, Read) and e.source in stored]
+    theirs, own = (_lengths(w) for w in (earlier, made))
+    alike = all(s.axes == main.axes for s in region.stores)
+    if not found or not theirs or not alike or not all(one in theirs for one in own):
+        return None
+    values: dict[Expr, Expr] = {}
+    for e in found:
+        s = stored[e.source]
+        if [a.extent for a in s.axes] != [a.extent for a in main.axes]:
+            return None
+        points: dict[Axis, Ix] = {a: ix(b) for a, b in zip(s.axes, main.axes, strict=True)}
+        if s.dst.dtype is not s.value.dtype or e.at != tuple(i.substitute(points) for i in s.at):
+            return None
+        values[e] = substitute(s.value, points)
+    stores = tuple(replace(s, value=map_expr(s.value, values)) for s in region.stores)
+    return Whole(replace(region, stores=stores))
+
+
+def _lengths(w: Whole) -> list[list[Ix]]:
+    """Of the axes of each reduction."""
+    return [[a.extent for a in e.axes] for e in w.values if isinstance(e, Reduce)]
 
 
 def _nested(a: frozenset[Buffer], b: frozenset[Buffer]) -> bool:

@@ -40,7 +40,7 @@ from lumigen.lower.split import Split, is_little, split
 from lumigen.lower.split_fold import split_fold
 from lumigen.lower.split_scan import split_scan
 from lumigen.lower.streamable import find_streamable
-from lumigen.lower.sweeps import merge_reduced, plan_sweeps
+from lumigen.lower.sweeps import merge_kept, merge_reduced, plan_sweeps
 from lumigen.lower.tile_time import fastest
 from lumigen.machine import Machine, Processor, StreamingGpu
 from lumigen.plan import KernelPlan, RegionPlan
@@ -53,7 +53,8 @@ def plan_loops(region: Region, machine: Machine) -> RegionPlan:
 
     Of teams the block that ends last goes on to the rest, where that is little.
     """
-    pieces = split(split_reductions(merge_reduced(region), machine.vectors.divided), machine)
+    whole = split_reductions(merge_kept(merge_reduced(region)), machine.vectors.divided)
+    pieces = split(whole, machine)
     kernels = tuple(plan_sweeps(r, machine) for r in (*pieces.parts, pieces.rest))
     if pieces.parts and is_little(pieces, machine):
         *before, last, rest = kernels

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from lumigen.dtype import f32
 from lumigen.index import extent_of
+from lumigen.lower.across import across_of
 from lumigen.lower.block_fold import schedule_of_rows
 from lumigen.lower.cascade import Cascade
 from lumigen.lower.contract import Columns, Contraction, Products, find_products, is_paired
@@ -25,7 +26,8 @@ from lumigen.lower.split_scan import REDUCED
 from lumigen.lower.stream import SITES as STREAM_SITES
 from lumigen.lower.streamable import Streamable
 from lumigen.lower.tile_time import fastest, of_pair
-from lumigen.machine import Gpu, Machine, Processor, StreamingGpu, StreamTile, Teams
+from lumigen.lower.widths import width_of
+from lumigen.machine import Gpu, Machine, Processor, StreamingGpu, StreamTile
 from lumigen.ops import TRANSCENDENTALS
 from lumigen.plan import KernelPlan, Loop, Native, Product
 from lumigen.region import Prim, Region, Scan, free_axes, walk
@@ -201,13 +203,27 @@ def schedule_of_block(plan: KernelPlan, machine: Gpu) -> Schedule:
         case Native():
             return schedule("order", {"threads": teams.threads})
         case _ if _scans(plan):
-            return schedule("scan", {"threads": teams.threads, "width": _width(plan, teams)})
+            return schedule(
+                "scan", {"threads": teams.threads, "width": width_of(plan.region, teams)}
+            )
         case _:
-            joined = plan.then is not None
-            sizes = {"vectors": teams.vectors, "repeated": teams.repeated, "hold": int(not joined)}
-            sizes |= {"blocks": teams.joined_blocks * joined, "threads": teams.threads}
-            whole = schedule("simt", sizes | {"width": _width(plan, teams)})
-            return whole if joined else spread(plan, whole, machine)
+            return _of_teams(plan, machine)
+
+
+def _of_teams(plan: KernelPlan, machine: Gpu) -> Schedule:
+    """Of vector loops: teams share out rows, or the folds of a stretch of lanes."""
+    teams, joined = machine.teams, plan.then is not None
+    sizes = {
+        "threads": teams.threads,
+        "width": width_of(plan.region, teams),
+        "hold": int(not joined),
+    }
+    team = across_of(plan.region, machine).team
+    if team and not joined:
+        return schedule("across", sizes | {"team": team})
+    sizes |= {"vectors": teams.vectors, "repeated": teams.repeated}
+    whole = schedule("simt", sizes | {"blocks": teams.joined_blocks * joined})
+    return whole if joined else spread(plan, whole, machine)
 
 
 def schedule_of_streaming(plan: KernelPlan, machine: StreamingGpu) -> Schedule:
@@ -222,13 +238,6 @@ def schedule_of_streaming(plan: KernelPlan, machine: StreamingGpu) -> Schedule:
             )
         case _:
             return schedule_of_block(plan, machine)
-
-
-def _width(plan: KernelPlan, teams: Teams) -> int:
-    """Lanes of a thread, which moves so many bytes of the narrowest float that is there."""
-    stored = (s.dst for s in plan.region.stores)
-    floats = [b.dtype for b in (*plan.region.reads(), *stored) if b.dtype.is_float]
-    return max(teams.least_lanes, teams.lane_bytes // min((d.itemsize for d in floats), default=4))
 
 
 def _stream(found: Streamable, machine: StreamingGpu) -> Schedule:

@@ -180,6 +180,7 @@ class Scope:
     lanes: Axis | None = None
     alone: bool = False  # a thread runs this by itself: no lanes may be shared out in it
     team: bool = False  # threads of a team run this alike, and can share out a loop
+    across: bool = False  # the teams of a block share out a fold that stands here
     stmts: list[Stmt] = field(default_factory=list[Stmt])
     known: dict[Expr, Expr] = field(default_factory=dict[Expr, Expr])
     uses: dict[Expr, int] = field(default_factory=dict[Expr, int])
@@ -301,6 +302,8 @@ class Scope:
         values = [c.value for c in loop.carries]
         vector = self.lanes is not None and any(self.lanes in free_axes(v) for v in values)
         lanes = self.lanes if vector else lane_axis
+        if self.across and vector:
+            shared = max(loop.axes, key=lambda a: a.extent.estimate())
         extra = frozenset({lanes} if lanes is not None else ())
         accumulators: list[Local] = []
         for c in loop.carries:
@@ -309,11 +312,11 @@ class Scope:
             assert isinstance(name, Local)
             accumulators.append(name)
             self.stmts.append(Accumulator(name, c.monoid, lanes, dealt=shared is not None))
-        self._loops(loop, accumulators, lanes)
+        self._loops(loop, accumulators, lanes, shared)
         states: dict[Expr, Expr] = {}
         for i, (c, acc) in enumerate(zip(loop.carries, accumulators, strict=True)):
             total = acc
-            if last is not None:
+            if last is not None or shared is not None:
                 name = local(self.names.fresh("r"), free_axes(c.value), c.value.dtype)
                 assert isinstance(name, Local)
                 self.stmts.append(Finish(name, acc, c.monoid))
@@ -341,12 +344,17 @@ class Scope:
         if loop.kind == "lanes" and not lanes_fit([c.tile for c in loop.carries], loop.axes[-1]):
             raise NotRealised(f"vectors along {loop.axes[-1]} do not compute the fold")
 
-    def _loops(self, loop: Loop, accumulators: list[Local], lanes: Axis | None) -> None:
+    def _loops(
+        self, loop: Loop, accumulators: list[Local], lanes: Axis | None, shared: Axis | None
+    ) -> None:
         pending = list(loop.where)
         scopes: list[tuple[Scope, Axis, Ix, Ix]] = []
         scope = self
-        last = loop.axes[-1]
-        for axis in loop.axes:
+        last, axes = loop.axes[-1], loop.axes
+        # what a thread reads in the turns inside goes out together
+        if self.team and loop.kind == "lanes" and not pending:
+            axes = (last, *axes[:-1])
+        for axis in axes:
             same_in_all_lanes = scope.axes - {scope.lanes}
             lo, hi, pending = _bounds(axis, pending, same_in_all_lanes)
             is_lanes = axis == last and loop.kind == "lanes"
@@ -366,7 +374,7 @@ class Scope:
                 hi,
                 is_last and loop.kind == "lanes",
                 tuple(inner.stmts),
-                dealt=is_last and loop.kind == "threads",
+                dealt=axis == shared,
             )
             inner.parent.stmts.append(statement)
 

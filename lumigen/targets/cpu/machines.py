@@ -115,6 +115,7 @@ BASELINE = Processor(
         expansion=2,
         few_reads=4,
         few_steps=12,
+        after=0,
         row=256,
         row_of_weights=1024,
         row_of_fold=512,

@@ -115,6 +115,7 @@ TEAMS = Teams(
     spare=8,
     addresses=16,
     between=16,
+    stretch=32,  # of a line of memory what moves by itself
 )
 SM_80 = StreamingGpu(
     name="sm_80",
@@ -130,6 +131,7 @@ SM_80 = StreamingGpu(
         expansion=2,
         few_reads=4,
         few_steps=12,
+        after=8,
         row=256,
         row_of_weights=1024,
         row_of_fold=512,

@@ -60,6 +60,7 @@ TEAMS = Teams(
     spare=8,
     addresses=16,
     between=16,
+    stretch=0,
 )
 APPLE7 = Gpu(
     name="apple7",
@@ -75,6 +76,7 @@ APPLE7 = Gpu(
         expansion=2,
         few_reads=4,
         few_steps=12,
+        after=8,
         row=256,
         row_of_weights=1024,
         row_of_fold=512,

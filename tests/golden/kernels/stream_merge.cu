@@ -18,17 +18,15 @@ __global__ void __launch_bounds__(kThreads)
   const int task = static_cast<int>(blockIdx.x);
   await_turn();
   either_way(is_packed(parts2, out), [&](auto packed) {
-    for (int row = task + team_number(); row < task + 1; row += kTeams) {
+    for (int i0i1 = 32 * task + team_number(); i0i1 < 8; i0i1 += kTeams) {
       Vec held0_parts[1];
       Vec held1_parts[1];
-      const int i1 = row % 4;
-      const int i0 = row / 4;
       Vec acc0 = splat(-__builtin_inff());
       for_parts<1>(packed, 32, [&](int part, int k1_part, auto lanes) {
         Vec& held0 = held0_parts[part];
         Vec& held1 = held1_parts[part];
-        held0 = load_strided(parts0 + 4 * i0 + i1 + 8 * k1_part, 8, lanes);
-        held1 = load_strided(parts1 + 4 * i0 + i1 + 8 * k1_part, 8, lanes);
+        held0 = load_strided(parts0 + i0i1 + 8 * k1_part, 8, lanes);
+        held1 = load_strided(parts1 + i0i1 + 8 * k1_part, 8, lanes);
       });
       for_parts<1>(packed, 32, [&](int part, int /*k1_part*/, auto lanes) {
         Vec& held0 = held0_parts[part];
@@ -48,10 +46,10 @@ __global__ void __launch_bounds__(kThreads)
         Vec acc2 = splat(0.0f);
         #pragma unroll 32
         for (int k1_part = 0; k1_part < 32; ++k1_part) {
-          acc2 = fma(load(parts2 + 256 * i0 + 64 * i1 + i2 + 512 * k1_part, lanes),
-              splat(exp(parts0[4 * i0 + i1 + 8 * k1_part] - ((r0 < -3.4028235e+38f) ? 0.0f : r0))), acc2);
+          acc2 = fma(load(parts2 + 64 * i0i1 + i2 + 512 * k1_part, lanes),
+              splat(exp(parts0[i0i1 + 8 * k1_part] - ((r0 < -3.4028235e+38f) ? 0.0f : r0))), acc2);
         }
-        store_bf16(out + 256 * i0 + 64 * i1 + i2, v0 ? splat(0.0f) : acc2 * splat(v1), lanes);
+        store_bf16(out + 64 * i0i1 + i2, v0 ? splat(0.0f) : acc2 * splat(v1), lanes);
       });
     }
   });
