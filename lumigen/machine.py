@@ -315,6 +315,16 @@ class Copies:
     )
 
 
+@dataclass(frozen=True)
+class Selection:
+    """Teams that hold a row in registers and select the first of its elements."""
+
+    held: int  # elements of a thread at most
+    by_warp: int  # that a warp selects at most, one after the other
+    by_block: int  # the same of a block: kTaken of the headers
+    rows: int  # elements of a row that a warp has rather than a block, at most
+
+
 @dataclass(frozen=True, eq=False)
 class Gpu(Machine):
     """A GPU, by its architecture."""
@@ -323,6 +333,7 @@ class Gpu(Machine):
     multiprocessors: int  # that should all have something to do
     shared_bytes: int  # that a block has at most
     ordered: int  # elements that a block orders at a time: kOrdered of the headers
+    selection: Selection | None  # none where a row is ordered by counting
     products: ProductTiles
 
     @property

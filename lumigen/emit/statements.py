@@ -172,6 +172,8 @@ class Statements:
         match s:
             case Order():
                 way = "kDescending" if s.descending else "kAscending"
+                if s.held:
+                    return r.lines(self._selected(s, way, r))
                 how = f"{way}, {self.place}" if self.dialect.counts else way
                 return r.lines(self._row(f"order_row<{how}>", s, s.kept, r))
             case GroupPlaces():
@@ -185,6 +187,15 @@ class Statements:
         dst = r.pointer(s.dst, address(s.dst, s.at))
         key = f"[&]({self.place} {s.place.name}) {{ return {r.scalar(s.value).code}; }}"
         return f"{function}({dst}, {r.index(count)}, {r.index(s.place.extent)}, {key});"
+
+    def _selected(self, s: Order, way: str, r: Renderer) -> str:
+        """A call that stores what is shown of the first places of a row that a team holds."""
+        r.uses.headers.add("select.cuh")
+        dst, kept, count = r.pointer(s.dst, address(s.dst, s.at)), r.index(s.kept), r.index(s.count)
+        place = f"[&]({self.place} {s.place.name})"
+        key = f"{place} {{ return {r.scalar(s.value).code}; }}"
+        shown = f"{place} {{ return {r.index(s.shown)}; }}"
+        return f"select_row<{way}, {s.held}, {self.place}>({dst}, {kept}, {count}, {key}, {shown});"
 
     def _accumulate(self, s: Accumulate, r: Renderer) -> str:
         name = r.use(s.into.name)

@@ -275,14 +275,16 @@ class _Task:
             self.locals[s.into.name] = both(total, value)
 
     def order(self, s: Order | GroupPlaces) -> None:
-        self.axes[s.place] = np.arange(self.number(s.place.extent))
+        count = s.count if isinstance(s, Order) else s.place.extent
+        self.axes[s.place] = np.arange(self.number(count))
+        shown = self.ix(s.shown) if isinstance(s, Order) else None
         values = np.broadcast_to(self.value(s.value), np.shape(self.axes[s.place]))
         del self.axes[s.place]
         if isinstance(s, GroupPlaces):
             places = NATIVE["groups"](values, self.number(s.groups) + 1 + len(values))
         else:
             rule = NATIVE["order_descending" if s.descending else "order"]
-            places = rule(values, self.number(s.kept))
+            places = np.asarray(shown)[rule(values, self.number(s.kept))]
         self.memory[s.dst.name][
             self.inside(s.dst, self.element(s.dst, s.at) + np.arange(len(places)))
         ] = places

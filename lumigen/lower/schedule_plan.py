@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lumigen.dtype import f32
-from lumigen.index import extent_of
+from lumigen.index import Ix, extent_of
 from lumigen.lower.block_fold import schedule_of_rows
 from lumigen.lower.cascade import Cascade
 from lumigen.lower.contract import Columns, Contraction, Products, find_products, is_paired
@@ -197,8 +197,8 @@ def schedule_of_block(plan: KernelPlan, machine: Gpu) -> Schedule:
                 return of_pair(found, machine)
             (sizes,) = fastest((found,), multiplied_in(found.rows, found.columns), machine)
             return sizes
-        case Native():
-            return schedule("order", {"threads": teams.threads})
+        case Native() as step:
+            return _of_native(step, machine)
         case _ if _scans(plan):
             return schedule("scan", {"threads": teams.threads, "width": _width(plan, teams)})
         case _:
@@ -206,6 +206,33 @@ def schedule_of_block(plan: KernelPlan, machine: Gpu) -> Schedule:
             sizes = {"vectors": teams.vectors, "repeated": teams.repeated, "hold": int(not joined)}
             sizes |= {"blocks": teams.joined_blocks * joined, "threads": teams.threads}
             return schedule("simt", sizes | {"width": _width(plan, teams)})
+
+
+def _of_native(step: Native, machine: Gpu) -> Schedule:
+    """A team holds a row of which it selects some; what it cannot hold is a block's, in memory."""
+    teams, selection = machine.teams, machine.selection
+    sizes = {"threads": teams.threads}
+    if selection is None:
+        return schedule("order", sizes)
+    longest, kept = (e.bounds()[1] for e in (step.place.extent, step.store.axes[-1].extent))
+    team, held = 1, 0
+    if longest is not None and kept is not None and step.kernel != "groups":
+        if longest <= selection.rows and kept <= selection.by_warp:
+            team, held = teams.warp, -(-longest // teams.warp)
+        elif longest <= selection.held * teams.threads and kept <= selection.by_block:
+            team, held = teams.threads, -(-longest // teams.threads)
+    if step.store.axes[-1].extent == step.count and team > teams.warp:
+        team, held = 1, 0  # a whole row is sorted
+    return schedule("order", sizes | {"team": team, "held": held})
+
+
+def part_of_row(length: Ix, kept: Ix, machine: Gpu) -> int:
+    """Elements of a row that a block selects from at a time; 0 where it has no more, or too many are kept."""
+    selection, longest, most = machine.selection, length.bounds()[1], kept.bounds()[1]
+    if selection is None or longest is None or most is None or most > selection.by_block:
+        return 0
+    whole = selection.held * machine.teams.threads
+    return whole if longest > whole else 0
 
 
 def schedule_of_streaming(plan: KernelPlan, machine: StreamingGpu) -> Schedule:

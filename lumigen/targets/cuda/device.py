@@ -12,7 +12,7 @@ from lumigen.lower.beside import find_blocks_beside, find_loops_beside
 from lumigen.lower.block_fold import find_foldable
 from lumigen.lower.devices import Device, Special
 from lumigen.lower.plan_region import candidates_of_blocks, candidates_of_deep_rows
-from lumigen.lower.schedule_plan import blocks_compute, schedule_of_streaming
+from lumigen.lower.schedule_plan import blocks_compute, part_of_row, schedule_of_streaming
 from lumigen.lower.side_by_side import side_by_side
 from lumigen.lower.space import (
     Builder,
@@ -39,6 +39,7 @@ def device_of(machine: StreamingGpu, copying: StreamingGpu) -> Device:
         runs_whole=partial(_streams, machine),
         rows_in_one_loop=partial(candidates_of_deep_rows, machine=machine),
         keeps=partial(_kept_by_blocks, machine.ordered),
+        part_of=partial(part_of_row, machine=machine),
         beside=partial(_beside, machine),
         computes=partial(blocks_compute, machine=machine),
         special=(
@@ -82,7 +83,10 @@ def _builders(machine: StreamingGpu, copying: StreamingGpu) -> dict[str, Builder
         "scan": Builder(
             partial(scan.scan, machine=machine), sites({"threads": threads, "width": width})
         ),
-        "order": Builder(order.order, sites()),
+        "order": Builder(
+            partial(order.order, machine=machine),
+            sites({"threads": threads, "team": (1, 32, 256), "held": (0, 1, 2, 8, 32)}),
+        ),
         "stream": Builder(
             partial(stream.stream, machine=machine), partial(tiles_of_stream, machine=machine)
         ),

@@ -17,6 +17,7 @@ from lumigen.machine import (
     ProductTiles,
     RowFoldTiles,
     ScanParts,
+    Selection,
     Storing,
     StreamingGpu,
     StreamTiles,
@@ -146,6 +147,7 @@ SM_80 = StreamingGpu(
     multiprocessors=MULTIPROCESSORS,
     shared_bytes=99 * 1024,  # of the GPUs for consumers, on which kernels for sm_80 run too
     ordered=2048,
+    selection=Selection(held=32, by_warp=32, by_block=1024, rows=512),
     products=PRODUCTS,
     streams=STREAMS,
     row_folds=ROW_FOLDS,

@@ -96,5 +96,6 @@ APPLE7 = Gpu(
     multiprocessors=CORES,
     shared_bytes=32 * 1024,
     ordered=NEVER,  # a row is ordered by counting, however long it is
+    selection=None,
     products=PRODUCTS,
 )
