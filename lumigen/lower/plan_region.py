@@ -22,6 +22,7 @@ from lumigen.lower.block_fold import find_foldable, parts_of_rows
 from lumigen.lower.cascade import find_cascade
 from lumigen.lower.contract import Columns, Contraction, Products, find_products
 from lumigen.lower.implicit import has_windows, rows_packed_before, rows_place
+from lumigen.lower.nested import nested
 from lumigen.lower.pipeline import flat_pair, multiplied_in
 from lumigen.lower.row_fold import find_plain_rows, find_row_fold
 from lumigen.lower.scan import plan_scan
@@ -52,6 +53,11 @@ def plan_loops(region: Region, machine: Machine) -> RegionPlan:
 
     Of teams the block that ends last goes on to the rest, where that is little.
     """
+    apart = nested(region)
+    if apart is not None:
+        rows, rest = (plan_loops(r, machine) for r in apart)
+        temps = (*rows.temps, *(s.dst for s in apart[0].stores), *rest.temps)
+        return RegionPlan(region, (*rows.kernels, *rest.kernels), temps)
     pieces = split(merge_reduced(region), machine)
     kernels = tuple(plan_sweeps(r, machine) for r in (*pieces.parts, pieces.rest))
     if pieces.parts and is_little(pieces, machine):
