@@ -4,7 +4,8 @@ Before: regions of one store each, over canonical axes.  After: where the value 
 over the same axes, both are one region of vector loops, which stores the inner value first and its whole last. Other
 builders have parts of a value in registers, where no second store could read it; but the states of a fold are complete
 when it ends. So a region is also joined to one with a reduction in common, if one fold computes both: what a softmax
-weights, and the logarithm of the sum that it divides by.
+weights, and the logarithm of the sum that it divides by. And vector loops that reduce rows are joined to those that
+reduce what is made of the results of the same rows: a task has both, and reads its row once.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from lumigen.region import (
     Region,
     Scan,
     Store,
+    map_expr,
+    read,
     substitute,
     walk,
 )
@@ -86,7 +89,8 @@ def _add(
             comes_after = _meets(w.region, (first, *(x.region for x in after)), whole)
             (after if comes_after else before).append(w)
         splits = _loops_in(before, first) & _loops_in(after, first)
-        if splits or _meets(made.region, (first, *(x.region for x in after)), whole):
+        others = (first, *(x.region for x in after))
+        if splits or _meets(_within(joined, made.region), others, whole):
             continue
         out[i:] = before
         if after:
@@ -95,6 +99,12 @@ def _add(
             _add(out, Whole(joined), partners, whole)
         return
     out.append(made)
+
+
+def _within(joined: Region, region: Region) -> Region:
+    """What a region stores as a region that it is joined to has it: it may read less there."""
+    stored = {s.dst for s in region.stores}
+    return replace(region, stores=tuple(s for s in joined.stores if s.dst in stored))
 
 
 def _loops_in(those: list[Whole], beside: Region) -> set[Axis]:
@@ -113,6 +123,10 @@ def _partners(
         joined = _joined(earlier, made)
         if joined is not None and in_loops(earlier.region) and in_loops(made.region):
             yield i, joined
+        elif (of_rows := _after_results(earlier, made)) is not None and all(
+            in_loops(r) for r in (earlier.region, made.region, of_rows)
+        ):
+            yield i, of_rows
         elif earlier.reduces and made.reduces and _nested(earlier.reads, made.reads):
             folded = fold_together((earlier.region, made.region))
             if folded is not None and runs_whole(folded):
@@ -132,6 +146,23 @@ def _joined(first: Whole, second: Whole) -> Region | None:
         if computed(a.dst.dtype) is computed(b.dst.dtype):  # else no vectors compute both
             return as_one((inner.region, outer.region))
     return None
+
+
+def _after_results(first: Whole, second: Whole) -> Region | None:
+    """Both as one region where the second reduces what it makes of results of the first, each at its own point."""
+    if not (first.reduces and second.reduces):
+        return None
+    known: dict[Expr, Expr] = {}
+    for s in first.region.stores:
+        if s.axes != second.region.stores[-1].axes or s.at != tuple(map(ix, s.axes)):
+            return None
+        if computed(s.dst.dtype) is s.dst.dtype:
+            known[read(s.dst, s.at)] = s.value
+    stores = tuple(replace(s, value=map_expr(s.value, known)) for s in second.region.stores)
+    within = replace(second.region, stores=stores)
+    if within == second.region or {s.dst for s in first.region.stores} & set(within.reads()):
+        return None
+    return unify_axes(as_one((first.region, within)))
 
 
 def fold_together(regions: Sequence[Region]) -> Region | None:
