@@ -127,6 +127,7 @@ class Teams:
     warp_vectors: int  # of a thread: rows of more are a block's
     registers: int  # of a multiprocessor
     granted: int  # registers that a thread is given at a time
+    turn: int  # vectors of a thread that a fold with corrections takes in at a time; 0: there are none
     held: int  # registers of a thread for what it reads of a row, and as many for what it computes
     blocks: int  # of a multiprocessor: more are more than some GPUs run at one time
     spare: int  # registers for what is about to be used

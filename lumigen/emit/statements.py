@@ -97,8 +97,12 @@ class Statements:
         return [r.lines(f"either_way({r.packed()}, [&](auto packed) {{", body.indented(), "});")]
 
     def parts(self, stmts: Iterable[Stmt], lanes: Axis | None = None) -> list[Lines]:
-        """Each statement by itself."""
-        return [self.statement(s, self._renderer(lanes)) for s in stmts]
+        """Each statement by itself; one over lanes that stands outside their loop is of vectors, too."""
+
+        def of(s: Stmt) -> Axis | None:
+            return s.lanes if lanes is None and isinstance(s, Let | Advance) else lanes
+
+        return [self.statement(s, self._renderer(of(s))) for s in stmts]
 
     def lines(self, stmts: Iterable[Stmt], lanes: Axis | None = None) -> Lines:
         return joined(self.parts(stmts, lanes))

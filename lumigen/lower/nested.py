@@ -18,9 +18,9 @@ from lumigen.region import Buffer, Reduce, Region, Role, Store, free_axes, map_e
 
 def nested(region: Region) -> tuple[Region, Region] | None:
     """What the rows come to, and the region over these; None where no reduction holds some of rows."""
-    if len(region.stores) > 1 or region.native:
+    store, *others = region.stores
+    if others or region.native:
         return None
-    (store,) = region.stores
     own = frozenset(store.axes)
     for r in kernel_reductions([store.value]):
         rows = row_axes(r)

@@ -24,10 +24,11 @@ from lumigen.lower.split_scan import REDUCED
 from lumigen.lower.stream import SITES as STREAM_SITES
 from lumigen.lower.streamable import Streamable
 from lumigen.lower.tile_time import fastest, of_pair
+from lumigen.lower.turns import has_corrections
 from lumigen.machine import Gpu, Machine, Processor, StreamingGpu, Teams
 from lumigen.ops import TRANSCENDENTALS
 from lumigen.plan import KernelPlan, Loop, Native, Product
-from lumigen.region import Prim, Region, Scan, free_axes, walk
+from lumigen.region import Prim, Read, Region, Scan, free_axes, walk
 from lumigen.schedule import Schedule, schedule
 
 PANELS = {"b": "panels"}
@@ -205,7 +206,16 @@ def schedule_of_block(plan: KernelPlan, machine: Gpu) -> Schedule:
             joined = plan.then is not None
             sizes = {"vectors": teams.vectors, "repeated": teams.repeated, "hold": int(not joined)}
             sizes |= {"blocks": teams.joined_blocks * joined, "threads": teams.threads}
+            if any(has_corrections(loop) for loop in plan.loops()):
+                sizes |= {"turn": _turn(plan, teams)}
             return schedule("simt", sizes | {"width": _width(plan, teams)})
+
+
+def _turn(plan: KernelPlan, teams: Teams) -> int:
+    """Vectors of a turn: fewer where folds read several rows, since all of these are held."""
+    tiles = [c.tile for loop in plan.loops() if has_corrections(loop) for c in loop.carries]
+    rows = {e for e in walk(tiles) if isinstance(e, Read) and free_axes(e)}
+    return max(1, teams.turn // max(1, len(rows)))
 
 
 def _of_native(step: Native, machine: Gpu) -> Schedule:

@@ -85,7 +85,7 @@ class _Fold:
         grid = plan.root[-1]
         loop = next((s for s in grid.body if isinstance(s, Loop)), None)
         inners = [s for s in loop.body if isinstance(s, Product)] if loop else []
-        if loop is None or not inners or len(loop.axes) != 1:
+        if loop is None or not loop.carries or len(loop.axes) != 1:
             return None
         corrections = [c.correct for c in loop.carries if c.correct is not None]
         outer = [i for i, c in enumerate(loop.carries) if c.product is not None]

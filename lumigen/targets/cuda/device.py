@@ -52,19 +52,18 @@ def device_of(machine: StreamingGpu, copying: StreamingGpu) -> Device:
 def _builders(machine: StreamingGpu, copying: StreamingGpu) -> dict[str, Builder]:
     """What builds kernels, and the sizes that a search tries at each site."""
     threads, width = (128, 256), (1, 2, 4, 8)
+    loops = {
+        "threads": threads,
+        "width": width,
+        "vectors": (1, 2, 4),
+        "repeated": (1, 8),
+        "hold": (0, 1),
+        "blocks": (0, 2),
+    }
     grids = {
         "simt": Builder(
             partial(simt.simt, machine=machine),
-            sites(
-                {
-                    "threads": threads,
-                    "width": width,
-                    "vectors": (1, 2, 4),
-                    "repeated": (1, 8),
-                    "hold": (0, 1),
-                    "blocks": (0, 2),
-                }
-            ),
+            sites(loops, {**loops, "turn": (4, 8, 16)}),
         ),
         "pipeline": Builder(
             partial(pipeline.pipeline, machine=machine), partial(tiles_of_pipeline, machine=machine)

@@ -106,6 +106,7 @@ TEAMS = Teams(
     warp_vectors=4,
     registers=65536,
     granted=8,
+    turn=8,
     held=64,
     blocks=6,
     spare=8,

@@ -55,6 +55,7 @@ TEAMS = Teams(
     warp_vectors=4,
     registers=0,  # nobody says how many: rows are read again, from a cache
     granted=8,
+    turn=0,
     held=0,
     blocks=8,
     spare=8,
