@@ -107,7 +107,7 @@ struct OrderTile {
 // The first `kept` places of a long row: what stands before the last one kept so far gathers behind those in
 // the tile, and when there is no more room the tile is sorted.
 template <class Tile, class Place, class Key>
-LUMIGEN_INLINE void select_row(const Tile& tile, int* filled, int64_t* out, Place kept, Place count,
+LUMIGEN_INLINE void first_of_row(const Tile& tile, int* filled, int64_t* out, Place kept, Place count,
                                const Key& key) {
   constexpr int kStep = kThreads * kAhead;
   tile.load(kOrdered, nullptr, 0, key);
@@ -179,7 +179,7 @@ LUMIGEN_INLINE void order_row(int64_t* out, Place kept, Place count, const Key& 
     tile.sort(count);
     tile.store(out, kept);
   } else if (kept < count) {
-    select_row(tile, &filled, out, kept, count, key);
+    first_of_row(tile, &filled, out, kept, count, key);
   } else {
     sort_row(tile, out, count, key);
   }
