@@ -48,7 +48,7 @@ LANES = 4  # that the device's headers are told of, and no statement uses
 
 
 @dataclass(frozen=True)
-class _Row:
+class _Ordered:
     """What is ordered for each point of `rows`: the first `count` points of `place`, `at` which its elements lie."""
 
     rows: tuple[Axis, ...]
@@ -57,9 +57,9 @@ class _Row:
     at: Ix
 
     @staticmethod
-    def whole(rows: tuple[Axis, ...], length: Ix) -> _Row:
+    def whole(rows: tuple[Axis, ...], length: Ix) -> _Ordered:
         place = Axis("place", length)
-        return _Row(rows, place, length, ix(place))
+        return _Ordered(rows, place, length, ix(place))
 
     def meaning(self, value: Expr, length: Ix) -> Expr:
         """What the order of a whole row says, of these elements of it alone."""
@@ -82,7 +82,7 @@ def plan_order(
     if region.native not in NATIVE or store.at != tuple(map(ix, store.axes)):
         raise LoweringFailed(step="order", what=f"no native kernel {region.native} of {store.dst}")
     length, kept = source.dims[-1], store.dst.dims[-1]
-    row = _Row.whole(store.axes[:-1], length)
+    row = _Ordered.whole(store.axes[:-1], length)
     if region.native == "groups" or length is kept:
         return RegionPlan(region, (_planned(region, source, row),))
     if part_of(length, kept):
@@ -96,7 +96,7 @@ def plan_order(
     return RegionPlan(region, (_planned(first, source, row), copied(second)), (whole.dst,))
 
 
-def _planned(region: Region, source: Buffer, row: _Row) -> KernelPlan:
+def _planned(region: Region, source: Buffer, row: _Ordered) -> KernelPlan:
     """A native kernel for each row."""
     (store,) = region.stores
     assert region.native is not None
@@ -105,7 +105,7 @@ def _planned(region: Region, source: Buffer, row: _Row) -> KernelPlan:
     return KernelPlan(region, (Loop(row.rows, "grid", (step,)),))
 
 
-def _in_parts(region: Region, source: Buffer, row: _Row, part_of: PartOf) -> RegionPlan:
+def _in_parts(region: Region, source: Buffer, row: _Ordered, part_of: PartOf) -> RegionPlan:
     """The first places of each part of a row, then of these, as long as they are too many for one kernel.
 
     Parts have equal shares, so that none has fewer elements than are kept. What is kept of them stands in the order of
@@ -122,7 +122,7 @@ def _in_parts(region: Region, source: Buffer, row: _Row, part_of: PartOf) -> Reg
         begin, end = (floordiv(p * row.place.extent, number) for p in (ix(part), ix(part) + 1))
         place = Axis("place", minimum(row.place.extent, size))
         here = row.at.substitute({row.place: begin + place})
-        of_part = _Row((*rows, part), place, end - begin, here)
+        of_part = _Ordered((*rows, part), place, end - begin, here)
         known = None if most is None else (0, most - 1)
         dims = (*(a.extent for a in rows), number * kept)
         temp = Buffer(f"places{len(temps)}", Role.TEMP, dims, store.dst.dtype, known)
@@ -133,7 +133,7 @@ def _in_parts(region: Region, source: Buffer, row: _Row, part_of: PartOf) -> Reg
         temps.append(temp)
         candidate = Axis("place", number * kept)
         range_ = known or (None, None)
-        row = _Row(
+        row = _Ordered(
             tuple(rows),
             candidate,
             candidate.extent,

@@ -12,18 +12,11 @@ from dataclasses import replace
 from lumigen.condition import Cmp
 from lumigen.dtype import computed, f32, i64
 from lumigen.errors import VerifyFailed
-from lumigen.index import Axis, ix
+from lumigen.index import ix
 from lumigen.region import (
     Buffer,
-    Expr,
-    Holds,
-    Index,
     Local,
-    Random,
-    Read,
     Role,
-    free_axes,
-    walk,
 )
 from lumigen.tile import (
     Accumulate,
@@ -83,7 +76,7 @@ from lumigen.verify.facts import (
     never,
 )
 from lumigen.verify.products import broken_fragments, broken_product
-from lumigen.verify.value import broken_operand, broken_value
+from lumigen.verify.value import broken_operand, broken_value, is_of_names
 
 
 def verify(program: TileProgram, after: str = "verify") -> TileProgram:
@@ -310,17 +303,11 @@ def _broken_value_of(
         yield from broken_name(s.name, facts)
     # ahead of the loop over its lanes a carry is one number
     lanes = None if isinstance(s, ScanCarry) and s.lanes not in scope.axes else s.lanes
-    if isinstance(s, Let | Advance) and scope.lanes is None and _is_of_names(s.value, s.lanes):
+    if isinstance(s, Let | Advance) and scope.lanes is None and is_of_names(s.value, s.lanes):
         scope = replace(scope, lanes=s.lanes)  # of accumulators, between loops over their lanes
     yield from broken_value(s.value, facts, scope, lanes)
     if s.value.dtype is not s.name.dtype:
         yield f"a value of {s.value.dtype} as {s.name.dtype}"
-
-
-def _is_of_names(e: Expr, lanes: Axis | None) -> bool:
-    """Whether nothing but names varies with the lanes."""
-    leaves = (x for x in walk([e]) if isinstance(x, Read | Index | Holds | Random))
-    return lanes is not None and not any(lanes in free_axes(x) for x in leaves)
 
 
 def _broken_matrix(s: Stmt, facts: Facts, scope: FactScope) -> Iterator[str]:

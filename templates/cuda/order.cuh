@@ -108,7 +108,7 @@ struct OrderTile {
 // the tile, and when there is no more room the tile is sorted.
 template <class Tile, class Place, class Key>
 LUMIGEN_INLINE void first_of_row(const Tile& tile, int* filled, int64_t* out, Place kept, Place count,
-                               const Key& key) {
+                                 const Key& key) {
   constexpr int kStep = kThreads * kAhead;
   tile.load(kOrdered, nullptr, 0, key);
   tile.sort(kOrdered);

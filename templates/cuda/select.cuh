@@ -1,5 +1,5 @@
-// The first of a row's elements by value, selected by a team of threads that holds the row in registers: their
-// places, in their order. The order is the one of order.cuh.
+// The first of a row's elements by value, selected by a team of threads that holds the row in registers:
+// their places, in their order. The order is the one of order.cuh.
 //
 // An element becomes bits that are compared as unsigned integers, the greater the earlier it stands. A warp
 // takes the first of what is left, one after the other. A block looks for the last one that is taken digit by
@@ -12,10 +12,10 @@ namespace LUMIGEN_NS {
 
 static_assert(kTeam == kWarp || kTeam == kThreads, "a warp selects, or a block");
 
-constexpr int kDigit = 8;              // bits
-constexpr int kDigits = 1 << kDigit;   // values of a digit, each counted by a thread of its own
-constexpr int kTaken = kOrdered / 2;   // elements at most that a block takes of a row
-constexpr int kPlaceDigits = 2;        // of a place among the elements that a block holds
+constexpr int kDigit = 8;             // bits
+constexpr int kDigits = 1 << kDigit;  // values of a digit, each counted by a thread of its own
+constexpr int kTaken = kOrdered / 2;  // elements at most that a block takes of a row
+constexpr int kPlaceDigits = 2;       // of a place among the elements that a block holds
 static_assert(kThreads == kDigits, "a thread for each value of a digit");
 
 template <int kBytes>
@@ -78,7 +78,8 @@ struct Earliest {
 
 // out[i] = shown(the place of element i in the order) for i < kept, of a row of `count` elements, by a warp.
 template <Way way, int kHeld, class Place, class Key, class Shown>
-LUMIGEN_INLINE void select_by_warp(int64_t* out, Place kept, Place count, const Key& key, const Shown& shown) {
+LUMIGEN_INLINE void select_by_warp(int64_t* out, Place kept, Place count, const Key& key,
+                                   const Shown& shown) {
   using B = Bits<std::decay_t<decltype(key(Place{0}))>>;
   static_assert(kHeld <= 32, "a bit for each element of a thread");
   const int lane = team_rank();
@@ -110,13 +111,15 @@ template <class B, class Place>
 struct Selecting {
   int counts[2][kDigits];
   int of_warps[kThreads / kWarp];
-  int digit, above, same;  // the last digit that is taken, and how many elements have a greater one, and this one
+  int digit, above,
+      same;  // the last digit that is taken, and how many elements have a greater one, and this one
   int filled;
   B values[kTaken];
   Place places[kTaken];
 };
 
-// The greatest digit at which elements with it and with greater ones are `wanted` or more, by the counts of all.
+// The greatest digit at which elements with it and with greater ones are `wanted` or more, by the counts of
+// all.
 template <class Shared>
 LUMIGEN_INLINE void find_digit(Shared& shared, int number, int wanted) {
   const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp;
@@ -131,7 +134,8 @@ LUMIGEN_INLINE void find_digit(Shared& shared, int number, int wanted) {
   if (lane == 0) shared.of_warps[thread / kWarp] = sum;
   __syncthreads();
 #pragma unroll
-  for (int warp = 0; warp < kThreads / kWarp; ++warp) sum += warp > thread / kWarp ? shared.of_warps[warp] : 0;
+  for (int warp = 0; warp < kThreads / kWarp; ++warp)
+    sum += warp > thread / kWarp ? shared.of_warps[warp] : 0;
   if (sum >= wanted && sum - own < wanted) {
     shared.digit = thread;
     shared.above = sum - own;
@@ -140,32 +144,29 @@ LUMIGEN_INLINE void find_digit(Shared& shared, int number, int wanted) {
   __syncthreads();
 }
 
-// The same by a block, which takes kTaken elements at most.
-template <Way way, int kHeld, class Place, class Key, class Shown>
-LUMIGEN_INLINE void select_by_block(int64_t* out, Place kept, Place count, const Key& key, const Shown& shown) {
-  using B = Bits<std::decay_t<decltype(key(Place{0}))>>;
+// Which of a thread's elements are taken, a bit for each, and what the bits of none of them are below.
+template <class B>
+struct First {
+  uint32_t taken;
+  B least;
+};
+
+// The first `wanted` of the elements of all threads that are `open`, digit by digit: of their bits, then of
+// their places, since the first of equal ones stand earlier.
+template <class B, int kHeld, class Shared>
+LUMIGEN_INLINE First<B> take_first(Shared& shared, const B (&held)[kHeld], uint32_t open, int wanted) {
   static_assert(kHeld <= 32 && kHeld * kThreads <= 1 << kDigit * kPlaceDigits, "places have so many digits");
-  __shared__ Selecting<B, Place> shared;
+  constexpr int kLevels = static_cast<int>(sizeof(B)) + kPlaceDigits, kPlace = kDigit * kPlaceDigits;
   const int thread = static_cast<int>(threadIdx.x);
-  B held[kHeld];
-  uint32_t open = 0, taken = 0;  // a bit for each element: not decided yet, and among the first
-#pragma unroll
-  for (int e = 0; e < kHeld; ++e) {
-    const Place place = e * kThreads + thread;
-    held[e] = place < count ? order_bits<way>(key(place)) : B{0};
-    open |= place < count ? 1u << e : 0u;
-  }
+  First<B> out = {0, 0};
   shared.counts[0][thread] = 0;
-  if (thread == 0) shared.filled = 0;
   __syncthreads();
-  int wanted = static_cast<int>(kept);
-  constexpr int kLevels = static_cast<int>(sizeof(B)) + kPlaceDigits;
-  for (int level = 0; wanted > 0; ++level) {
+  for (int level = 0; level < kLevels; ++level) {
     const int number = level % 2, shift = kDigit * (kLevels - 1 - level);
     const auto digit_of = [&](int e) {
-      const B place = static_cast<B>(~(e * kThreads + thread));  // the first of equal ones stand earlier
-      return static_cast<int>(shift >= kDigit * kPlaceDigits ? held[e] >> (shift - kDigit * kPlaceDigits)
-                                                             : place >> shift) & (kDigits - 1);
+      const B digits =
+          shift >= kPlace ? held[e] >> (shift - kPlace) : static_cast<B>(~(e * kThreads + thread)) >> shift;
+      return static_cast<int>(digits) & (kDigits - 1);
     };
 #pragma unroll
     for (int e = 0; e < kHeld; ++e) {
@@ -176,19 +177,49 @@ LUMIGEN_INLINE void select_by_block(int64_t* out, Place kept, Place count, const
     const int digit = shared.digit;
     wanted -= shared.above;
     const bool is_last = shared.same == wanted;
+    if (shift >= kPlace) out.least |= static_cast<B>(digit) << (shift - kPlace);
 #pragma unroll
     for (int e = 0; e < kHeld; ++e) {
       const int own = digit_of(e);
       const uint32_t bit = open & 1u << e;
-      taken |= own > digit || (is_last && own == digit) ? bit : 0u;
+      out.taken |= own > digit || (is_last && own == digit) ? bit : 0u;
       open &= own == digit ? ~0u : ~bit;
     }
     if (is_last) break;
   }
+  return out;
+}
+
+// The same by a block, which takes kTaken elements at most. As many threads as elements are wanted have one
+// that is not below the least of their greatest: what is below is left out first, so that few elements are
+// counted.
+template <Way way, int kHeld, class Place, class Key, class Shown>
+LUMIGEN_INLINE void select_by_block(int64_t* out, Place kept, Place count, const Key& key,
+                                    const Shown& shown) {
+  using B = Bits<std::decay_t<decltype(key(Place{0}))>>;
+  __shared__ Selecting<B, Place> shared;
+  const int thread = static_cast<int>(threadIdx.x), wanted = static_cast<int>(kept);
+  B held[kHeld], greatest[1] = {0};
+  uint32_t open = 0;
+#pragma unroll
+  for (int e = 0; e < kHeld; ++e) {
+    const Place place = e * kThreads + thread;
+    held[e] = place < count ? order_bits<way>(key(place)) : B{0};
+    open |= place < count ? 1u << e : 0u;
+    greatest[0] = held[e] > greatest[0] ? held[e] : greatest[0];
+  }
+  if (thread == 0) shared.filled = 0;
+  if (kHeld > 1 && wanted < kThreads && count >= kThreads) {
+    const B least = take_first(shared, greatest, 1u, wanted).least;
+#pragma unroll
+    for (int e = 0; e < kHeld; ++e) open &= held[e] < least ? ~(1u << e) : ~0u;
+  }
+  const uint32_t taken = take_first(shared, held, open, wanted).taken;
   const OrderTile<kDescending, B, Place> tile = {shared.values, shared.places};
 #pragma unroll
   for (int e = 0; e < kHeld; ++e) {
-    if (taken >> e & 1u) tile.set(atomicAdd(&shared.filled, 1), {held[e], static_cast<Place>(e * kThreads + thread)});
+    if (taken >> e & 1u)
+      tile.set(atomicAdd(&shared.filled, 1), {held[e], static_cast<Place>(e * kThreads + thread)});
   }
   __syncthreads();
   tile.sort(kept);
