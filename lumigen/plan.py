@@ -122,7 +122,8 @@ class Loop:
 class Native:
     """A kernel of `ops.NATIVE` for each point of the loops around it; `store` says what it means.
 
-    It orders or groups the first `count` points of `place` by `key`, and stores what is `shown` of each.
+    It orders or groups the first `count` points of `place` by `key`, and stores what is `shown` of each; `elements` are
+    further stores of an order, with what each has of a point.
     """
 
     kernel: str
@@ -131,6 +132,7 @@ class Native:
     count: Ix
     key: Expr
     shown: Ix
+    elements: tuple[tuple[Store, Expr], ...] = ()
 
 
 Step = Union[Loop, Product, Native, Store]

@@ -508,7 +508,8 @@ class Order:
 
     From the least on with NaN after all numbers, or `descending`, from the greatest on with NaN before them. Equal
     values stand by place. `at` counts to the first element of the row in `dst`. With `held`, each thread of a team
-    holds so many elements in registers, the team all of the row.
+    holds so many elements in registers, the team all of the row; `elements` are stored too, over `rank` from 0 up to
+    `kept` and the place of that rank.
     """
 
     dst: Buffer
@@ -519,7 +520,9 @@ class Order:
     value: Expr
     shown: Ix
     descending: bool
-    held: int = 0
+    held: int
+    rank: Axis
+    elements: tuple[StoreTile, ...]
 
 
 @dataclass(frozen=True)

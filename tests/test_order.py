@@ -129,6 +129,32 @@ def test_parts_of_rows_are_selected_from_in_order(dtype: DType, by_region: bool)
         np.testing.assert_array_equal(found["most"], down[:, :40])
 
 
+@pytest.mark.parametrize(("device", "launches"), [("cuda", 2), ("cpu", 4)])
+@pytest.mark.parametrize("by_region", [False, True], ids=["programs", "regions"])
+def test_what_lies_at_places_is_stored_with_them(
+    device: str, launches: int, by_region: bool
+) -> None:
+    """Elements, and a map of them and of what else there is."""
+
+    def function(x: Any, b: Any) -> dict[str, Any]:
+        first, last = x.topk(4), x.topk(3, largest=False)
+        mapped = x.exp().take_along_dim(last.indices, -1) + b
+        return {"i": first.indices, "v": first.values, "j": last.indices, "w": mapped}
+
+    sizes = {"x": lg.spec(3, 50), "b": lg.spec(3, 3)}
+    model = lowered(function, TARGETS[device].device, **sizes)
+    assert len(model.kernels) == launches
+    rng = np.random.default_rng(8)
+    x, b = (rng.standard_normal(s).astype(np.float32) for s in ((3, 50), (3, 3)))
+    found = run_entry(model, {"x": x, "b": b}, {}, by_region=by_region)
+    down, up = np.argsort(-x, -1, kind="stable")[:, :4], np.argsort(x, -1, kind="stable")[:, :3]
+    np.testing.assert_array_equal(found["i"], down)
+    np.testing.assert_array_equal(found["v"], np.take_along_axis(x, down, -1))
+    np.testing.assert_array_equal(found["j"], up)
+    wanted = np.exp(np.take_along_axis(x, up, -1)) + b
+    np.testing.assert_allclose(found["w"], wanted, 1e-6)
+
+
 def both_ways_of_few(x: Any) -> dict[str, Any]:
     return {"least": x.topk(40, largest=False).indices, "most": x.topk(40).indices}
 

@@ -102,7 +102,7 @@ def _function(kernel: LoweredKernel, dst: Buffer) -> Lines:
     if kernel.region.native == "groups":
         _groups_of(root, kernel.region, dst, element)
     elif kernel.region.native:
-        _order_of(root, kernel, element)
+        _order_of(root, kernel, dst, element)
     for store in reversed([s for s in kernel.region.stores if s.dst == dst]):
         if kernel.region.native or _element_of(root, store, element):
             break
@@ -115,9 +115,9 @@ def _function(kernel: LoweredKernel, dst: Buffer) -> Lines:
     return names.uses.lines(head, body.indented(), "}")
 
 
-def _order_of(root: _Scope, kernel: LoweredKernel, element: Axis) -> None:
-    """Lines that return a place in the order of a row: of long rows its rank is not counted as the region says."""
-    (store,) = kernel.region.stores
+def _order_of(root: _Scope, kernel: LoweredKernel, dst: Buffer, element: Axis) -> None:
+    """Lines that return a place in the order of a row, or what lies there: no rank is counted as the region says."""
+    (store,) = (s for s in kernel.region.stores if s.dst == dst)
     (order,) = (s for s in kernel.program.statements() if isinstance(s, Order))
     axes, _ = inverse(store, element)
     for axis, value in axes.items():
@@ -129,10 +129,13 @@ def _order_of(root: _Scope, kernel: LoweredKernel, element: Axis) -> None:
     descending = "true" if order.descending else "false"
     function = root.names.ours("place_of_rank")
     found = f"{function}({rank}, {count}, {descending}, row)"
-    if order.shown != ix(order.place):
+    values = [e.value for e in order.elements if e.dst == dst]
+    if values or order.shown != ix(order.place):
         axis = Axis("found", order.place.extent)
         root.lines.append(f"const int64_t {root.bind(axis)} = {found};")
-        found = root.index(order.shown.substitute({order.place: ix(axis)}))
+        there = {order.place: ix(axis)}
+        shown = [_as_double(root.value(substitute(v, there)), dst.dtype) for v in values]
+        (found,) = shown or [root.index(order.shown.substitute(there))]
     root.lines.append(f"return {found};")
 
 

@@ -21,7 +21,7 @@ from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, Ix
 from lumigen.lower.scope import address
 from lumigen.ops import Op
-from lumigen.region import Expr, Monoid, Read, prim
+from lumigen.region import Expr, Monoid, Read, index, prim
 from lumigen.tile import (
     Accumulate,
     Accumulator,
@@ -177,7 +177,7 @@ class Statements:
             case Order():
                 way = "kDescending" if s.descending else "kAscending"
                 if s.held:
-                    return r.lines(self._selected(s, way, r))
+                    return self._selected(s, way, r)
                 how = f"{way}, {self.place}" if self.dialect.counts else way
                 return r.lines(self._row(f"order_row<{how}>", s, s.kept, r))
             case GroupPlaces():
@@ -192,14 +192,16 @@ class Statements:
         key = f"[&]({self.place} {s.place.name}) {{ return {r.scalar(s.value).code}; }}"
         return f"{function}({dst}, {r.index(count)}, {r.index(s.place.extent)}, {key});"
 
-    def _selected(self, s: Order, way: str, r: Renderer) -> str:
-        """A call that stores what is shown of the first places of a row that a team holds."""
+    def _selected(self, s: Order, way: str, r: Renderer) -> Lines:
+        """A call with what is stored of each of the first places of a row that a team holds."""
         r.uses.headers.add("select.cuh")
-        dst, kept, count = r.pointer(s.dst, address(s.dst, s.at)), r.index(s.kept), r.index(s.count)
-        place = f"[&]({self.place} {s.place.name})"
-        key = f"{place} {{ return {r.scalar(s.value).code}; }}"
-        shown = f"{place} {{ return {r.index(s.shown)}; }}"
-        return f"select_row<{way}, {s.held}, {self.place}>({dst}, {kept}, {count}, {key}, {shown});"
+        kept, count, last = r.index(s.kept), r.index(s.count), s.at[-1] + s.rank
+        key = f"[&]({self.place} {s.place.name}) {{ return {r.scalar(s.value).code}; }}"
+        shown = StoreTile(s.dst, (*s.at[:-1], last), index(s.shown, s.dst.dtype), None)
+        stores = joined(r.lines(self._store(e, r)) for e in (shown, *s.elements))
+        put = f"[&]({self.place} {s.rank.name}, {self.place} {s.place.name}) {{"
+        head = f"select_row<{way}, {s.held}, {self.place}>({kept}, {count}, {key}, {put}"
+        return r.lines(head, stores.indented(), "});")
 
     def _accumulate(self, s: Accumulate, r: Renderer) -> str:
         name = r.use(s.into.name)

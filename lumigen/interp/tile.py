@@ -277,17 +277,27 @@ class _Task:
     def order(self, s: Order | GroupPlaces) -> None:
         count = s.count if isinstance(s, Order) else s.place.extent
         self.axes[s.place] = np.arange(self.number(count))
-        shown = self.ix(s.shown) if isinstance(s, Order) else None
         values = np.broadcast_to(self.value(s.value), np.shape(self.axes[s.place]))
-        del self.axes[s.place]
         if isinstance(s, GroupPlaces):
             places = NATIVE["groups"](values, self.number(s.groups) + 1 + len(values))
         else:
             rule = NATIVE["order_descending" if s.descending else "order"]
-            places = np.asarray(shown)[rule(values, self.number(s.kept))]
+            self.axes[s.place] = rule(values, self.number(s.kept))
+            places = np.asarray(self.ix(s.shown))
+            self.elements_of(s)
+        del self.axes[s.place]
         self.memory[s.dst.name][
             self.inside(s.dst, self.element(s.dst, s.at) + np.arange(len(places)))
         ] = places
+
+    def elements_of(self, s: Order) -> None:
+        """What else is stored of the first places."""
+        self.axes[s.rank] = np.arange(self.number(s.kept))
+        for e in s.elements:
+            self.memory[e.dst.name][self.element(e.dst, e.at)] = cast(
+                self.value(e.value), e.dst.dtype
+            )
+        del self.axes[s.rank]
 
     def scan(self, s: ScanLanes) -> None:
         """One lane after the other."""

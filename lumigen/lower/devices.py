@@ -67,6 +67,7 @@ class Device:
     runs_whole: Callable[[Region, DType], bool]  # with temporaries of f32 held in the type
     keeps: Keeps  # of native kernels that order rows
     part_of: PartOf = lambda _length, _kept: 0  # the same
+    selects: Callable[[Region], bool] = lambda _: False  # whether teams do that hold its rows
     rows_in_one_loop: Products | None = None  # where other plans take less time
     special: tuple[Special, ...] = ()
     one_row: bool = False  # a vector times weights is a product like others

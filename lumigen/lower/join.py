@@ -18,6 +18,7 @@ from itertools import permutations
 from lumigen.dtype import computed
 from lumigen.index import Axis, Ix, ix
 from lumigen.lower.axes import shared_axes, unify_axes
+from lumigen.lower.of_places import with_elements
 from lumigen.region import (
     Buffer,
     Expr,
@@ -60,13 +61,15 @@ def join_regions(
     in_loops: Asked,
     runs_whole: Asked = lambda _: False,
     whole: Callable[[Buffer], Buffer] = lambda b: b,
+    selects: Asked = lambda _: False,
 ) -> tuple[Region, ...]:
     """The regions of an entry in launch order, joined where that computes something once.
 
     `in_loops` says whether a region runs as vector loops, `runs_whole` whether a skeleton folds all of it in one loop,
-    `whole` what a buffer is a slice of.
+    `whole` what a buffer is a slice of, `selects` whether a native kernel stores what lies at the places that it finds.
     """
-    return join_by(regions, partial(_partners, in_loops=in_loops, runs_whole=runs_whole), whole)
+    partners = partial(_partners, in_loops=in_loops, runs_whole=runs_whole, selects=selects)
+    return join_by(regions, partners, whole)
 
 
 def join_by(
@@ -114,11 +117,16 @@ def _loops_in(those: list[Whole], beside: Region) -> set[Axis]:
 
 
 def _partners(
-    out: list[Whole], made: Whole, *, in_loops: Asked, runs_whole: Asked
+    out: list[Whole], made: Whole, *, in_loops: Asked, runs_whole: Asked, selects: Asked
 ) -> Iterator[tuple[int, Region]]:
     """The regions that can run with the last one, and both as one."""
     for i, earlier in enumerate(out):
         if earlier.region.steps != made.region.steps or earlier.is_scan or made.is_scan:
+            continue
+        if earlier.region.native and selects(earlier.region):
+            found = with_elements(earlier.region, made.region)
+            if found is not None:
+                yield i, unify_axes(found)
             continue
         joined = _joined(earlier, made)
         if joined is not None and in_loops(earlier.region) and in_loops(made.region):

@@ -16,6 +16,7 @@ from lumigen.condition import less
 from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, Ix, ceildiv, extent_of, floordiv, ix, lookup, minimum
 from lumigen.lower.built import Built, check
+from lumigen.lower.of_places import element_of
 from lumigen.lower.scope import Names, Scope
 from lumigen.lower.simt import dims_of
 from lumigen.machine import Gpu
@@ -34,7 +35,7 @@ from lumigen.region import (
     substitute,
 )
 from lumigen.schedule import Schedule
-from lumigen.tile import For, GroupPlaces, Order, TileProgram
+from lumigen.tile import For, GroupPlaces, Order, StoreTile, TileProgram
 
 Keeps = Callable[
     [Ix, Ix], bool
@@ -77,8 +78,8 @@ def plan_order(
     region: Region, copied: Callable[[Region], KernelPlan], keeps: Keeps, part_of: PartOf
 ) -> RegionPlan:
     """The kernels of the region; `copied` plans the region of a copy."""
-    (store,) = region.stores
-    (source,) = region.reads()
+    store = region.stores[0]
+    (source,) = Region((store,)).reads()
     if region.native not in NATIVE or store.at != tuple(map(ix, store.axes)):
         raise LoweringFailed(step="order", what=f"no native kernel {region.native} of {store.dst}")
     length, kept = source.dims[-1], store.dst.dims[-1]
@@ -98,11 +99,21 @@ def plan_order(
 
 def _planned(region: Region, source: Buffer, row: _Ordered) -> KernelPlan:
     """A native kernel for each row."""
-    (store,) = region.stores
+    store, *others = region.stores
     assert region.native is not None
     key = read(source, (*(ix(a) for a in store.axes[: len(source.dims) - 1]), row.at))
-    step = Native(region.native, store, row.place, row.count, key, row.at)
+    elements = tuple((s, _element(s, row)) for s in others)
+    step = Native(region.native, store, row.place, row.count, key, row.at, elements)
     return KernelPlan(region, (Loop(row.rows, "grid", (step,)),))
+
+
+def _element(store: Store, row: _Ordered) -> Expr:
+    """What a store has of the place that its sum runs over."""
+    of_place = element_of(store.value)
+    if of_place is None or not isinstance(store.value, Reduce):
+        raise LoweringFailed(step="order", what=f"{store.dst} is no map of places")
+    (axis,) = store.value.axes
+    return substitute(of_place, {axis: ix(row.place)})
 
 
 def _in_parts(region: Region, source: Buffer, row: _Ordered, part_of: PartOf) -> RegionPlan:
@@ -111,7 +122,7 @@ def _in_parts(region: Region, source: Buffer, row: _Ordered, part_of: PartOf) ->
     Parts have equal shares, so that none has fewer elements than are kept. What is kept of them stands in the order of
     the parts, so equal elements still stand by place.
     """
-    (store,) = region.stores
+    store = region.stores[0]
     *rows, last = store.axes
     length, kept = source.dims[-1], last.extent
     kernels, temps = list[KernelPlan](), list[Buffer]()
@@ -139,8 +150,8 @@ def _in_parts(region: Region, source: Buffer, row: _Ordered, part_of: PartOf) ->
             candidate.extent,
             lookup(temp, (*map(ix, rows), ix(candidate)), *range_),
         )
-    rest = replace(store, value=row.meaning(store.value, length))
-    kernels.append(_planned(replace(region, stores=(rest,)), source, row))
+    rest = tuple(replace(s, value=row.meaning(s.value, length)) for s in region.stores)
+    kernels.append(_planned(replace(region, stores=rest), source, row))
     return RegionPlan(region, tuple(kernels), tuple(temps))
 
 
@@ -164,7 +175,12 @@ def order(plan: KernelPlan, sizes: Schedule, machine: Gpu | None = None) -> Buil
     team, held = sizes.get("team", 1), sizes.get("held", 0)
     if held:
         _check_held(step, sizes, machine)
-    elif team != 1 or step.count != step.place.extent or step.shown != ix(step.place):
+    elif (
+        team != 1
+        or step.elements
+        or step.count != step.place.extent
+        or step.shown != ix(step.place)
+    ):
         raise NotRealised("a row that no team holds is ordered by a block, all of it")
     rows = grid.axes
     row = Axis("row", extent_of(rows))
@@ -205,6 +221,12 @@ def _statement(step: Native, held: int) -> Order | GroupPlaces:
         groups = last.extent - step.place.extent - 1
         return GroupPlaces(store.dst, start, groups, step.place, step.key)
     descending = step.kernel == "order_descending"
+    rank = Axis("rank", last.extent)
+    at = {last: ix(rank)}
+    elements = tuple(
+        StoreTile(s.dst, tuple(i.substitute(at) for i in s.at), substitute(value, at), None)
+        for s, value in step.elements
+    )
     return Order(
         store.dst,
         start,
@@ -215,6 +237,8 @@ def _statement(step: Native, held: int) -> Order | GroupPlaces:
         step.shown,
         descending,
         held,
+        rank,
+        elements,
     )
 
 

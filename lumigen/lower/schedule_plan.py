@@ -224,21 +224,41 @@ def _of_native(step: Native, machine: Gpu) -> Schedule:
     sizes = {"threads": teams.threads}
     if selection is None:
         return schedule("order", sizes)
-    longest, kept = (e.bounds()[1] for e in (step.place.extent, step.store.axes[-1].extent))
-    team, held = 1, 0
-    if longest is not None and kept is not None and step.kernel != "groups":
-        if longest <= selection.rows and kept <= selection.by_warp:
-            team, held = teams.warp, -(-longest // teams.warp)
-        elif longest <= selection.held * teams.threads and kept <= selection.by_block:
-            team, held = teams.threads, -(-longest // teams.threads)
-    if step.store.axes[-1].extent == step.count and team > teams.warp:
-        team, held = 1, 0  # a whole row is sorted
+    length, kept = step.place.extent, step.store.axes[-1].extent
+    team = 0 if step.kernel == "groups" else _selecting_team(length, kept, machine)
+    if not team:
+        return schedule("order", sizes | {"team": 1, "held": 0})
+    held = -(-(length.bounds()[1] or 0) // team)
     return schedule("order", sizes | {"team": team, "held": held})
+
+
+def _selecting_team(length: Ix, kept: Ix, machine: Gpu) -> int:
+    """Threads that hold a row and select the first of it; 0 where none do, as of a longer row that is sorted whole."""
+    selection, teams, longest, most = machine.selection, machine.teams, *_most(length, kept)
+    if selection is None or longest is None or most is None:
+        return 0
+    if longest <= selection.rows and most <= selection.by_warp:
+        return teams.warp
+    is_held = longest <= selection.held * teams.threads and most <= selection.by_block
+    return teams.threads if is_held and length != kept else 0
+
+
+def _most(*extents: Ix) -> tuple[int | None, ...]:
+    return tuple(e.bounds()[1] for e in extents)
+
+
+def selects(region: Region, machine: Gpu) -> bool:
+    """Whether teams that hold its rows, or their parts, run a region that orders rows."""
+    (source,) = Region(region.stores[:1]).reads()
+    length, kept = source.dims[-1], region.stores[0].axes[-1].extent
+    if region.native == "groups":
+        return False
+    return part_of_row(length, kept, machine) > 0 or _selecting_team(length, kept, machine) > 0
 
 
 def part_of_row(length: Ix, kept: Ix, machine: Gpu) -> int:
     """Elements of a row that a block selects from at a time; 0 where it has no more, or too many are kept."""
-    selection, longest, most = machine.selection, length.bounds()[1], kept.bounds()[1]
+    selection, longest, most = machine.selection, *_most(length, kept)
     if selection is None or longest is None or most is None or most > selection.by_block:
         return 0
     whole = selection.held * machine.teams.threads

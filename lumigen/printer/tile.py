@@ -215,7 +215,8 @@ def _matrix(s: Stmt) -> str:
             shown = "" if s.shown == ix(s.place) else f" {s.shown} of the"
             held = f", {s.held} in each thread" if s.held else ""
             by = f"by {show_expr(s.value)}{way}{held}"
-            return f"{s.dst}{_at(s.at)} ={shown} first {s.kept} of {where} {by}"
+            also = "".join(f", {_statement(e)}" for e in s.elements)
+            return f"{s.dst}{_at(s.at)} ={shown} first {s.kept} of {where} {by}{also}"
         case GroupPlaces():
             where = f"{s.place} in 0 .. {s.place.extent}"
             return f"{s.dst}{_at(s.at)} = {s.groups} groups of {where} by {show_expr(s.value)}"

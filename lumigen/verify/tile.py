@@ -497,6 +497,11 @@ def _broken_order(s: Order | GroupPlaces, facts: Facts, scope: FactScope) -> Ite
     if isinstance(s, Order):
         yield from broken_indices((s.count,), facts, scope)
         yield from broken_indices((s.shown,), facts, inside)
+        at_rank = replace(inside, axes=inside.axes | {s.rank})
+        for e in s.elements:
+            yield from _broken_store(e, facts, at_rank)
+        if s.elements and not s.held:
+            yield "elements of a row that no team holds"
     if s.place in scope.axes or scope.lanes is not None:
         yield f"{s.place} has a value already, or there are lanes"
     if s.dst.dtype is not i64 or len(s.at) != len(s.dst.dims):

@@ -76,10 +76,9 @@ struct Earliest {
   }
 };
 
-// out[i] = shown(the place of element i in the order) for i < kept, of a row of `count` elements, by a warp.
-template <Way way, int kHeld, class Place, class Key, class Shown>
-LUMIGEN_INLINE void select_by_warp(int64_t* out, Place kept, Place count, const Key& key,
-                                   const Shown& shown) {
+// put(i, the place of element i in the order) for i < kept, of a row of `count` elements, by a warp.
+template <Way way, int kHeld, class Place, class Key, class Put>
+LUMIGEN_INLINE void select_by_warp(Place kept, Place count, const Key& key, const Put& put) {
   using B = Bits<std::decay_t<decltype(key(Place{0}))>>;
   static_assert(kHeld <= 32, "a bit for each element of a thread");
   const int lane = team_rank();
@@ -103,7 +102,7 @@ LUMIGEN_INLINE void select_by_warp(int64_t* out, Place kept, Place count, const 
     left &= ~(1u << own.at);
     own = Earliest<B, kHeld>(held, left);
   }
-  if (lane < kept) out[lane] = shown(static_cast<Place>(chosen));
+  if (lane < kept) put(lane, static_cast<Place>(chosen));
 }
 
 // What a block shares while it selects.
@@ -193,9 +192,8 @@ LUMIGEN_INLINE First<B> take_first(Shared& shared, const B (&held)[kHeld], uint3
 // The same by a block, which takes kTaken elements at most. As many threads as elements are wanted have one
 // that is not below the least of their greatest: what is below is left out first, so that few elements are
 // counted.
-template <Way way, int kHeld, class Place, class Key, class Shown>
-LUMIGEN_INLINE void select_by_block(int64_t* out, Place kept, Place count, const Key& key,
-                                    const Shown& shown) {
+template <Way way, int kHeld, class Place, class Key, class Put>
+LUMIGEN_INLINE void select_by_block(Place kept, Place count, const Key& key, const Put& put) {
   using B = Bits<std::decay_t<decltype(key(Place{0}))>>;
   __shared__ Selecting<B, Place> shared;
   const int thread = static_cast<int>(threadIdx.x), wanted = static_cast<int>(kept);
@@ -223,17 +221,17 @@ LUMIGEN_INLINE void select_by_block(int64_t* out, Place kept, Place count, const
   }
   __syncthreads();
   tile.sort(kept);
-  for (Place i = thread; i < kept; i += kThreads) out[i] = shown(tile.places[i]);
+  for (Place i = thread; i < kept; i += kThreads) put(i, tile.places[i]);
 }
 
 // The same by the team, which holds kHeld elements in each of its threads.
-template <Way way, int kHeld, class Place, class Key, class Shown>
-LUMIGEN_INLINE void select_row(int64_t* out, Place kept, Place count, const Key& key, const Shown& shown) {
+template <Way way, int kHeld, class Place, class Key, class Put>
+LUMIGEN_INLINE void select_row(Place kept, Place count, const Key& key, const Put& put) {
   static_assert(kHeld > 0, "a thread holds elements");
   if constexpr (kTeam == kWarp) {
-    select_by_warp<way, kHeld>(out, kept, count, key, shown);
+    select_by_warp<way, kHeld>(kept, count, key, put);
   } else {
-    select_by_block<way, kHeld>(out, kept, count, key, shown);
+    select_by_block<way, kHeld>(kept, count, key, put);
   }
 }
 

@@ -12,7 +12,7 @@ from lumigen.lower.beside import find_blocks_beside, find_loops_beside
 from lumigen.lower.block_fold import find_foldable
 from lumigen.lower.devices import Device, Special
 from lumigen.lower.plan_region import candidates_of_blocks, candidates_of_deep_rows
-from lumigen.lower.schedule_plan import blocks_compute, part_of_row, schedule_of_streaming
+from lumigen.lower.schedule_plan import blocks_compute, part_of_row, schedule_of_streaming, selects
 from lumigen.lower.side_by_side import side_by_side
 from lumigen.lower.space import (
     Builder,
@@ -40,6 +40,7 @@ def device_of(machine: StreamingGpu, copying: StreamingGpu) -> Device:
         rows_in_one_loop=partial(candidates_of_deep_rows, machine=machine),
         keeps=partial(_kept_by_blocks, machine.ordered),
         part_of=partial(part_of_row, machine=machine),
+        selects=partial(selects, machine=machine),
         beside=partial(_beside, machine),
         computes=partial(blocks_compute, machine=machine),
         special=(

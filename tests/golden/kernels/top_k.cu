@@ -18,8 +18,9 @@ __global__ void __launch_bounds__(kThreads) k00_order_order_model_1(const __grid
   await_turn();
   for (int row = 8 * task + team_number(); row < index_min(8 * task + 8, rows); row += kTeams) {
     const int i0 = row;
-    select_row<kDescending, 2, int>(out + 3 * i0, 3, 40, [&](int place) { return x[40 * i0 + place]; },
-        [&](int place) { return place; });
+    select_row<kDescending, 2, int>(3, 40, [&](int place) { return x[40 * i0 + place]; }, [&](int rank, int place) {
+      out[3 * i0 + rank] = int64_t{place};
+    });
   }
 }
 
