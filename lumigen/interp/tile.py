@@ -284,20 +284,13 @@ class _Task:
             rule = NATIVE["order_descending" if s.descending else "order"]
             self.axes[s.place] = rule(values, self.number(s.kept))
             places = np.asarray(self.ix(s.shown))
-            self.elements_of(s)
+            self.axes[s.rank] = np.arange(len(places))
+            self.run(s.elements)
+            del self.axes[s.rank]
         del self.axes[s.place]
         self.memory[s.dst.name][
             self.inside(s.dst, self.element(s.dst, s.at) + np.arange(len(places)))
         ] = places
-
-    def elements_of(self, s: Order) -> None:
-        """What else is stored of the first places."""
-        self.axes[s.rank] = np.arange(self.number(s.kept))
-        for e in s.elements:
-            self.memory[e.dst.name][self.element(e.dst, e.at)] = cast(
-                self.value(e.value), e.dst.dtype
-            )
-        del self.axes[s.rank]
 
     def scan(self, s: ScanLanes) -> None:
         """One lane after the other."""

@@ -490,26 +490,21 @@ def _broken_store(s: StoreTile, facts: Facts, scope: FactScope) -> Iterator[str]
 
 
 def _broken_order(s: Order | GroupPlaces, facts: Facts, scope: FactScope) -> Iterator[str]:
-    count = s.kept if isinstance(s, Order) else s.groups
+    counts = (s.kept, s.count) if isinstance(s, Order) else (s.groups,)
     yield from broken_use(s.dst, facts)
-    yield from broken_indices((*s.at, count), facts, scope)
+    yield from broken_indices((*s.at, *counts), facts, scope)
     inside = replace(scope, axes=scope.axes | {s.place})
     if isinstance(s, Order):
-        yield from broken_indices((s.count,), facts, scope)
         yield from broken_indices((s.shown,), facts, inside)
-        at_rank = replace(inside, axes=inside.axes | {s.rank})
-        for e in s.elements:
-            yield from _broken_store(e, facts, at_rank)
+        yield from _broken_body(s.elements, facts, replace(inside, axes=inside.axes | {s.rank}))
         if s.elements and not s.held:
             yield "elements of a row that no team holds"
     if s.place in scope.axes or scope.lanes is not None:
         yield f"{s.place} has a value already, or there are lanes"
     if s.dst.dtype is not i64 or len(s.at) != len(s.dst.dims):
         yield f"places in {s.dst}, of {s.dst.dtype}, at {s.at}"
-    if isinstance(s, Order) and never(Cmp(s.place.extent - s.kept), scope.given):
-        yield f"{s.kept} of {s.place.extent} places"
-    if isinstance(s, Order) and never(Cmp(s.place.extent - s.count), scope.given):
-        yield f"{s.count} of {s.place.extent} places are ordered"
+    if isinstance(s, Order) and any(never(Cmp(s.place.extent - n), scope.given) for n in counts):
+        yield f"{counts} of {s.place.extent} places"
     if isinstance(s, GroupPlaces) and not s.value.dtype.is_int:
         yield f"groups are numbered by {s.value.dtype}"
     yield from broken_value(s.value, facts, inside, None)
