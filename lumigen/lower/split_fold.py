@@ -176,7 +176,8 @@ def _states(found: _Fold, values: Sequence[Expr], region: Region, part: Axis) ->
     stores: list[Store] = []
     for i in found.order:
         own = found.own if found.loop.carries[i].product is not None else ()
-        axes = (part, *found.grid, *own)
+        # of rows without products the states of all parts lie side by side
+        axes = (part, *found.grid, *own) if found.inner else (*found.grid, part)
         name = fresh(f"parts{i}", taken)
         parts = Buffer(name, Role.TEMP, tuple(a.extent for a in axes), f32)
         stores.append(Store(parts, axes, tuple(map(ix, axes)), values[i]))

@@ -44,7 +44,7 @@ template <class Place, class Exchange>
 LUMIGEN_INLINE void exchange_pairs(Place count, Place size, bool mirrored, const Exchange& exchange) {
   const Place half = size / 2, pairs = (count + size - 1) / size * half;
   for (Place pair = threadIdx.x; pair < pairs; pair += kThreads) {
-    const Place run = pair / half * size, within = pair % half;
+    const Place within = pair & (half - 1), run = 2 * (pair - within);  // half is a power of two
     const Place i = run + within, j = mirrored ? run + size - 1 - within : i + half;
     if (j < count) exchange(i, j);
   }

@@ -111,8 +111,8 @@ struct Selecting {
   int counts[2][kDigits];
   int of_warps[kThreads / kWarp];
   int digit, above,
-      same;  // the last digit that is taken, and how many elements have a greater one, and this one
-  int filled;
+      same;          // the last digit that is taken, and how many elements have a greater one, and this one
+  int left, filled;  // elements that may be taken, and those that are in `values`
   B values[kTaken];
   Place places[kTaken];
 };
@@ -151,8 +151,9 @@ struct First {
 };
 
 // The first `wanted` of the elements of all threads that are `open`, digit by digit: of their bits, then of
-// their places, since the first of equal ones stand earlier.
-template <class B, int kHeld, class Shared>
+// their places, since the first of equal ones stand earlier. After fewer levels than there are, only `least`
+// is known.
+template <int kMost, class B, int kHeld, class Shared>
 LUMIGEN_INLINE First<B> take_first(Shared& shared, const B (&held)[kHeld], uint32_t open, int wanted) {
   static_assert(kHeld <= 32 && kHeld * kThreads <= 1 << kDigit * kPlaceDigits, "places have so many digits");
   constexpr int kLevels = static_cast<int>(sizeof(B)) + kPlaceDigits, kPlace = kDigit * kPlaceDigits;
@@ -160,7 +161,7 @@ LUMIGEN_INLINE First<B> take_first(Shared& shared, const B (&held)[kHeld], uint3
   First<B> out = {0, 0};
   shared.counts[0][thread] = 0;
   __syncthreads();
-  for (int level = 0; level < kLevels; ++level) {
+  for (int level = 0; level < kMost && level < kLevels; ++level) {
     const int number = level % 2, shift = kDigit * (kLevels - 1 - level);
     const auto digit_of = [&](int e) {
       const B digits =
@@ -189,12 +190,30 @@ LUMIGEN_INLINE First<B> take_first(Shared& shared, const B (&held)[kHeld], uint3
   return out;
 }
 
+// put(i, the place) for the first `kept` of `count` elements in shared memory, in their order.
+template <class Tile, class Place, class Put>
+LUMIGEN_INLINE void put_first(const Tile& tile, Place kept, Place count, const Put& put) {
+  const Place thread = threadIdx.x;
+  if (count > kThreads) {
+    tile.sort(count);
+    for (Place i = thread; i < kept; i += kThreads) put(i, tile.places[i]);
+    return;
+  }
+  if (thread >= count) return;
+  const auto own = tile.at(thread);
+  Place before = 0;
+#pragma unroll 4
+  for (Place i = 0; i < count; ++i) before += Tile::before(tile.at(i), own) ? 1 : 0;
+  if (before < kept) put(before, own.place);
+}
+
 // The same by a block, which takes kTaken elements at most. As many threads as elements are wanted have one
-// that is not below the least of their greatest: what is below is left out first, so that few elements are
-// counted.
+// that is not below the least of their greatest: what is below is left out first. If that leaves too many,
+// the last one that is taken is looked for.
 template <Way way, int kHeld, class Place, class Key, class Put>
 LUMIGEN_INLINE void select_by_block(Place kept, Place count, const Key& key, const Put& put) {
   using B = Bits<std::decay_t<decltype(key(Place{0}))>>;
+  constexpr int kAll = static_cast<int>(sizeof(B)) + kPlaceDigits, kSome = 2;
   __shared__ Selecting<B, Place> shared;
   const int thread = static_cast<int>(threadIdx.x), wanted = static_cast<int>(kept);
   B held[kHeld], greatest[1] = {0};
@@ -206,22 +225,25 @@ LUMIGEN_INLINE void select_by_block(Place kept, Place count, const Key& key, con
     open |= place < count ? 1u << e : 0u;
     greatest[0] = held[e] > greatest[0] ? held[e] : greatest[0];
   }
-  if (thread == 0) shared.filled = 0;
+  if (thread == 0) shared.left = shared.filled = 0;
   if (kHeld > 1 && wanted < kThreads && count >= kThreads) {
-    const B least = take_first(shared, greatest, 1u, wanted).least;
+    const B least = take_first<kSome>(shared, greatest, 1u, wanted).least;
 #pragma unroll
     for (int e = 0; e < kHeld; ++e) open &= held[e] < least ? ~(1u << e) : ~0u;
   }
-  const uint32_t taken = take_first(shared, held, open, wanted).taken;
+  __syncthreads();
+  if (open != 0) atomicAdd(&shared.left, __popc(open));
+  __syncthreads();
+  const bool fits = shared.left <= kTaken;
+  if (!fits) open = take_first<kAll>(shared, held, open, wanted).taken;
   const OrderTile<kDescending, B, Place> tile = {shared.values, shared.places};
 #pragma unroll
   for (int e = 0; e < kHeld; ++e) {
-    if (taken >> e & 1u)
+    if (open >> e & 1u)
       tile.set(atomicAdd(&shared.filled, 1), {held[e], static_cast<Place>(e * kThreads + thread)});
   }
   __syncthreads();
-  tile.sort(kept);
-  for (Place i = thread; i < kept; i += kThreads) put(i, tile.places[i]);
+  put_first(tile, kept, static_cast<Place>(fits ? shared.left : kept), put);
 }
 
 // The same by the team, which holds kHeld elements in each of its threads.
