@@ -129,6 +129,7 @@ class Teams:
     warp_vectors: int  # of a thread: rows of more are a block's
     registers: int  # of a multiprocessor
     granted: int  # registers that a thread is given at a time
+    turn: int  # vectors of a thread that a fold with corrections takes in at a time; 0: there are none
     held: int  # registers of a thread for what it reads of a row, and as many for what it computes
     blocks: int  # of a multiprocessor: more are more than some GPUs run at one time
     spare: int  # registers for what is about to be used
@@ -325,6 +326,16 @@ class Copies:
     )
 
 
+@dataclass(frozen=True)
+class Selection:
+    """Teams that hold a row in registers and select the first of its elements."""
+
+    held: int  # elements of a thread at most
+    by_warp: int  # that a warp selects at most, one after the other
+    by_block: int  # the same of a block: kTaken of the headers
+    rows: int  # elements of a row that a warp has rather than a block, at most
+
+
 @dataclass(frozen=True, eq=False)
 class Gpu(Machine):
     """A GPU, by its architecture."""
@@ -333,6 +344,7 @@ class Gpu(Machine):
     multiprocessors: int  # that should all have something to do
     shared_bytes: int  # that a block has at most
     ordered: int  # elements that a block orders at a time: kOrdered of the headers
+    selection: Selection | None  # none where a row is ordered by counting
     products: ProductTiles
 
     @property

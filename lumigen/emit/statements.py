@@ -21,7 +21,7 @@ from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, Ix
 from lumigen.lower.scope import address
 from lumigen.ops import Op
-from lumigen.region import Expr, Monoid, Read, prim
+from lumigen.region import Expr, Monoid, Read, index, prim
 from lumigen.tile import (
     Accumulate,
     Accumulator,
@@ -101,8 +101,12 @@ class Statements:
         return [r.lines(f"either_way({r.packed()}, [&](auto packed) {{", body.indented(), "});")]
 
     def parts(self, stmts: Iterable[Stmt], lanes: Axis | None = None) -> list[Lines]:
-        """Each statement by itself."""
-        return [self.statement(s, self._renderer(lanes)) for s in stmts]
+        """Each statement by itself; one over lanes that stands outside their loop is of vectors, too."""
+
+        def of(s: Stmt) -> Axis | None:
+            return s.lanes if lanes is None and isinstance(s, Let | Advance) else lanes
+
+        return [self.statement(s, self._renderer(of(s))) for s in stmts]
 
     def lines(self, stmts: Iterable[Stmt], lanes: Axis | None = None) -> Lines:
         return joined(self.parts(stmts, lanes))
@@ -181,6 +185,8 @@ class Statements:
         match s:
             case Order():
                 way = "kDescending" if s.descending else "kAscending"
+                if s.held:
+                    return self._selected(s, way, r)
                 how = f"{way}, {self.place}" if self.dialect.counts else way
                 return r.lines(self._row(f"order_row<{how}>", s, s.kept, r))
             case GroupPlaces():
@@ -194,6 +200,17 @@ class Statements:
         dst = r.pointer(s.dst, address(s.dst, s.at))
         key = f"[&]({self.place} {s.place.name}) {{ return {r.scalar(s.value).code}; }}"
         return f"{function}({dst}, {r.index(count)}, {r.index(s.place.extent)}, {key});"
+
+    def _selected(self, s: Order, way: str, r: Renderer) -> Lines:
+        """A call with what is stored of each of the first places of a row that a team holds."""
+        r.uses.headers.add("select.cuh")
+        kept, count, last = r.index(s.kept), r.index(s.count), s.at[-1] + s.rank
+        key = f"[&]({self.place} {s.place.name}) {{ return {r.scalar(s.value).code}; }}"
+        shown = StoreTile(s.dst, (*s.at[:-1], last), index(s.shown, s.dst.dtype), None)
+        stores = joined(r.lines(self._store(e, r)) for e in (shown, *s.elements))
+        put = f"[&]({self.place} {s.rank.name}, {self.place} {s.place.name}) {{"
+        head = f"select_row<{way}, {s.held}, {self.place}>({kept}, {count}, {key}, {put}"
+        return r.lines(head, stores.indented(), "});")
 
     def _accumulate(self, s: Accumulate, r: Renderer) -> str:
         name = r.use(s.into.name)

@@ -296,6 +296,7 @@ class _Model:
             self.skeletons.in_loops,
             lambda region: self.device.runs_whole(region, f32),
             self.whole,
+            self.device.selects,
         )
         regions = join_grids(regions, self.skeletons.in_loops, self.beside, self.whole)
         regions = place_pieces(regions, self.skeletons.in_loops)

@@ -13,6 +13,7 @@ from itertools import chain, combinations
 
 from lumigen.dtype import computed
 from lumigen.graph import Node
+from lumigen.index import Axis
 from lumigen.lower.contractions import (
     contractions_beside,
     has_nested_contraction,
@@ -26,6 +27,7 @@ from lumigen.lower.contractions import (
     is_plain,
     is_product_of_one_row,
     is_scored,
+    product_factors,
     reductions_beside,
     volume,
     volume_of,
@@ -38,7 +40,7 @@ from lumigen.lower.positions import bound_by, is_compared, picked_by
 from lumigen.lower.repeated import repeated
 from lumigen.lower.skeletons import Skeletons, becomes_states, is_only_folded, is_product
 from lumigen.ops import SOURCES, TRANSCENDENTALS, Op
-from lumigen.region import Reduce, Region, free_axes, walk
+from lumigen.region import Expr, Reduce, Region, free_axes, walk
 
 FirstRule = Callable[[CutGraph], Iterable[Node]]
 Rule = Callable[[CutGraph, Skeletons], Iterable[Node]]
@@ -159,6 +161,7 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
         if node.op in SOURCES or node in g.cut:
             continue
         varying = any(free_axes(r) & set(bound) for r in walk([value]) if isinstance(r, Reduce))
+        varying = varying and not _is_of_rows(skeletons, value, bound)
         wanted = varying or (contracts and not is_plain(value))
         # windows show a value again and again, which makes it no larger
         size = min(volume_of(node.shape), volume(free_axes(value)))
@@ -176,6 +179,18 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
             # a fold has a sum for each point of these, for each of the value's rows
             few = volume(set(axes) - free_axes(value)) <= storing.row_of_fold
             yield node, bounded or (is_short and few and is_scored(value))
+
+
+def _is_of_rows(skeletons: Skeletons, value: Expr, bound: tuple[Axis, ...]) -> bool:
+    """Whether a reduction's terms need reductions of rows alone, each once for all terms of a long row.
+
+    Not of products, whose results are stored or folded.
+    """
+    inside = [r for r in walk([value]) if isinstance(r, Reduce)]
+    varying = frozenset(a for r in inside for a in free_axes(r))
+    along = [a for a in bound if a not in varying]
+    products = any(product_factors(r, one_row=skeletons.one_row) is not None for r in inside)
+    return volume(along) >= skeletons.storing.long_row and not products
 
 
 # ---- of regions ----

@@ -23,6 +23,8 @@ from lumigen.lower.cascade import find_cascade
 from lumigen.lower.contract import Columns, Contraction, Products, find_products
 from lumigen.lower.factors import split_reductions
 from lumigen.lower.implicit import has_windows, rows_packed_before, rows_place
+from lumigen.lower.nested import nested
+from lumigen.lower.online import plan_online
 from lumigen.lower.pipeline import flat_pair, multiplied_in
 from lumigen.lower.row_fold import find_plain_rows, find_row_fold
 from lumigen.lower.scan import plan_scan
@@ -48,13 +50,20 @@ from lumigen.region import Buffer, Region, Role, Store, const
 from lumigen.schedule import Schedule
 
 
-def plan_loops(region: Region, machine: Machine) -> RegionPlan:
+def plan_loops(region: Region, machine: Machine, *, in_turns: bool = True) -> RegionPlan:
     """Vector loops: those of the parts of long reductions, then those of the rest.
 
     Of teams the block that ends last goes on to the rest, where that is little.
     """
-    whole = split_reductions(merge_kept(merge_reduced(region)), machine.vectors.divided)
-    pieces = split(whole, machine)
+    apart = nested(region)
+    if apart is not None:
+        rows, rest = (plan_loops(r, machine, in_turns=in_turns) for r in apart)
+        temps = (*rows.temps, *(s.dst for s in apart[0].stores), *rest.temps)
+        return RegionPlan(region, (*rows.kernels, *rest.kernels), temps)
+    merged = split_reductions(merge_kept(merge_reduced(region)), machine.vectors.divided)
+    if in_turns and (found := plan_online(merged, machine)) is not None:
+        return replace(found, region=region)
+    pieces = split(merged, machine)
     kernels = tuple(plan_sweeps(r, machine) for r in (*pieces.parts, pieces.rest))
     if pieces.parts and is_little(pieces, machine):
         *before, last, rest = kernels

@@ -356,7 +356,7 @@ class Scope:
             axes = (last, *axes[:-1])
         for axis in axes:
             same_in_all_lanes = scope.axes - {scope.lanes}
-            lo, hi, pending = _bounds(axis, pending, same_in_all_lanes)
+            lo, hi, pending = bounds_of(axis, pending, same_in_all_lanes)
             is_lanes = axis == last and loop.kind == "lanes"
             scope = scope.inner([axis], axis if is_lanes else None)
             scope.alone = scope.alone or (axis == last and loop.kind == "threads")
@@ -421,7 +421,9 @@ def guarded(monoid: Monoid, value: Expr, conditions: Iterable[Cmp]) -> Expr:
     return choose(holds(asked), value, const(lowest, value.dtype))
 
 
-def _bounds(axis: Axis, conditions: list[Cmp], known: frozenset[Axis]) -> tuple[Ix, Ix, list[Cmp]]:
+def bounds_of(
+    axis: Axis, conditions: list[Cmp], known: frozenset[Axis]
+) -> tuple[Ix, Ix, list[Cmp]]:
     """Loop bounds that the conditions on `axis` imply, and the conditions that are left."""
     lo, hi = ix(0), axis.extent
     left: list[Cmp] = []
@@ -494,6 +496,7 @@ __all__ = [
     "Names",
     "Scope",
     "address",
+    "bounds_of",
     "count_uses",
     "guarded",
     "integers_read",

@@ -11,7 +11,7 @@ Sites: `visits` of elements in a work tile, `lanes` of a lane axis whose element
 many `stretches` of a loop over lanes. With `threads` in a task: `width` lanes of a thread, `vectors` of a thread in a
 row of a map, or as many as are `repeated` where each work tile computes what its row reduces to; `hold` keeps what
 loops over a row share in registers, and a multiprocessor should have registers for so many `blocks` at one time (0: as
-it comes).
+it comes). A fold with corrections takes in so many vectors of a thread in a `turn`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from lumigen.lower.hold import hold_rows
 from lumigen.lower.runs import terms_of, visited
 from lumigen.lower.scope import Names, Scope, kernel_reductions, lanes_fit, moved
 from lumigen.lower.stretches import Stretch, stretches
+from lumigen.lower.turns import fold_in_turns, has_corrections
 from lumigen.lower.widths import moved_of
 from lumigen.machine import Gpu, Machine, Teams
 from lumigen.plan import KernelPlan, Loop, NotRealised, Step
@@ -37,6 +38,7 @@ from lumigen.tile import For, StoreTile, TileProgram, WhenLast
 
 SITES = ("visits", "lanes", "stretches")
 SITES_OF_TEAMS = ("threads", "width", "vectors", "repeated", "hold", "blocks")
+SITES_OF_TURNS = ("turn",)
 
 
 @dataclass(frozen=True)
@@ -118,13 +120,16 @@ class Loops:
     def reductions(self) -> tuple[Reduce, ...]:
         return kernel_reductions(s.value for s in self.stores)
 
-    def run(self, top: Scope, span: Spans, *, shared: bool, cuts: int) -> For:
-        """All of these rows, lanes and points after the folds; threads may have a `shared` task."""
+    def run(self, top: Scope, span: Spans, *, shared: bool, cuts: int, turn: int = 0) -> For:
+        """All of these rows, lanes and points after the folds; threads may have a `shared` task.
+
+        A fold with corrections takes in so many points in a `turn`.
+        """
         for fold in self.once:
-            top.fold(fold)
+            _fold(top, fold, turn)
         row_scope = inside(top, self.row, self.rows)
         for fold in self.of_rows:
-            row_scope.fold(fold)
+            _fold(row_scope, fold, turn)
         if self.lane is None:
             self._store(row_scope, Stretch(self.row, self.stores, self.where, {}), span.after, None)
         elif self.after and not self.after_lanes:
@@ -161,6 +166,13 @@ class Loops:
         inner = inside(scope, self.back, self.after)
         fill(inner, part.stores, lanes, part.where)
         scope.stmts.append(For(self.back, *after, False, tuple(inner.stmts)))
+
+
+def _fold(scope: Scope, fold: Loop, turn: int) -> None:
+    if has_corrections(fold):
+        fold_in_turns(scope, fold, turn)
+    else:
+        scope.fold(fold)
 
 
 def _fold_of_part(scope: Scope, fold: Loop) -> None:
@@ -210,13 +222,20 @@ def simt(plan: KernelPlan, sizes: Schedule, machine: Machine) -> Built:
 
     NotRealised where the plan has other steps.
     """
-    check(sizes, SITES_OF_TEAMS if sizes.get("threads", 0) else SITES)
+    check(sizes, _sites(plan, sizes))
     program, teams = _program(plan, sizes, machine), machine.teams
     if teams is not None and sizes.get("hold", 0):
         program = hold_rows(program, teams)
     if sizes.get("blocks", 0):
         program = replace(program, blocks=sizes["blocks"])
     return Built(program, plan.region)
+
+
+def _sites(plan: KernelPlan, sizes: Schedule) -> tuple[str, ...]:
+    if not sizes.get("threads", 0):
+        return SITES
+    in_turns = any(has_corrections(loop) for loop in plan.loops())
+    return (*SITES_OF_TEAMS, *SITES_OF_TURNS) if in_turns else SITES_OF_TEAMS
 
 
 def _program(plan: KernelPlan, sizes: Schedule, machine: Machine) -> TileProgram:
@@ -242,7 +261,8 @@ def _program(plan: KernelPlan, sizes: Schedule, machine: Machine) -> TileProgram
         after=(after, minimum(after + deep, loops.back.extent)) if loops.after else ONCE,
     )
     cuts = sizes.get("stretches", 1)
-    top.stmts.append(loops.run(top, span, shared=threads > 1, cuts=cuts))
+    turn = sizes.get("turn", 0) * team * sizes.get("width", 0)
+    top.stmts.append(loops.run(top, span, shared=threads > 1, cuts=cuts, turn=turn))
     buffers, dims = plan.region.buffers(), dims_of(plan.region)
     if plan.then is not None:
         rest, then = Loops.of(plan.then), Scope(top.names, frozenset(), team=threads > 1)

@@ -281,6 +281,11 @@ def _parts(r: Reduce, grain: Grain, division: Division, least: int | None = None
     return min(wanted, terms // grain.terms, longest)
 
 
+def parts_of(r: Reduce, machine: Machine) -> int:
+    """Into how many parts a reduction of rows is to be split; 1 where its rows keep the machine busy."""
+    return _parts(r, machine.division.row, machine.division)
+
+
 def _grain(e: Expr, lane: Axis | None, division: Division) -> Grain:
     return division.column if lane is not None and lane in free_axes(e) else division.row
 

@@ -17,6 +17,7 @@ from lumigen.machine import (
     ProductTiles,
     RowFoldTiles,
     ScanParts,
+    Selection,
     Storing,
     StreamingGpu,
     StreamTile,
@@ -110,6 +111,7 @@ TEAMS = Teams(
     warp_vectors=4,
     registers=65536,
     granted=8,
+    turn=8,
     held=64,
     blocks=6,
     spare=8,
@@ -153,6 +155,7 @@ SM_80 = StreamingGpu(
     multiprocessors=MULTIPROCESSORS,
     shared_bytes=99 * 1024,  # of the GPUs for consumers, on which kernels for sm_80 run too
     ordered=2048,
+    selection=Selection(held=32, by_warp=32, by_block=1024, rows=512),
     products=PRODUCTS,
     streams=STREAMS,
     row_folds=ROW_FOLDS,

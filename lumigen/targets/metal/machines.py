@@ -55,6 +55,7 @@ TEAMS = Teams(
     warp_vectors=4,
     registers=0,  # nobody says how many: rows are read again, from a cache
     granted=8,
+    turn=0,
     held=0,
     blocks=8,
     spare=8,
@@ -100,5 +101,6 @@ APPLE7 = Gpu(
     multiprocessors=CORES,
     shared_bytes=32 * 1024,
     ordered=NEVER,  # a row is ordered by counting, however long it is
+    selection=None,
     products=PRODUCTS,
 )
