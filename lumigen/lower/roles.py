@@ -2,9 +2,9 @@
 
 Before: a region whose value holds one contraction over all of the store's axes, of two operands that a tensor copy
 engine can fetch: read as memory holds them, contiguous along the depth or along the rows or columns, their lines and
-batches whole multiples of 16 bytes apart. Conditions may say where they are zero instead.  After: a tile program in which a cluster of blocks computes a tile of the
-product, a producer bringing boxes of the operands into shared memory and consumers multiplying them, and applies the
-rest of the expression to the elements of the tile.
+batches whole multiples of 16 bytes apart. Conditions may say where they are zero instead.  After: a tile program in
+which a cluster of blocks computes a tile of the product, a producer bringing boxes of the operands into shared memory
+and consumers multiplying them, and applies the rest of the expression to the elements of the tile.
 
 Sites: `rows` and `columns` of a block's tile, `stages` in the ring, and `cluster` blocks, one below the other, that
 share columns. A task is the tile of a cluster; that blocks stay for several is the device header's business. With
@@ -30,6 +30,7 @@ from lumigen.lower.pipeline import Flat, are_counted, for_tile
 from lumigen.lower.scope import Names, Scope, address, is_safe
 from lumigen.lower.side_by_side import grids_of
 from lumigen.lower.simt import dims_of
+from lumigen.lower.tile_time import small_tile
 from lumigen.machine import ClusterTile, Copies, StreamingGpu
 from lumigen.plan import KernelPlan, NotRealised
 from lumigen.region import Buffer, Expr, Region, Role, Store
@@ -75,7 +76,8 @@ def schedules(
 ) -> tuple[tuple[tuple[Cmp, ...], Schedule], ...]:
     """How products lie on Hopper, for few rows and for many: schedules, each where conditions hold.
 
-    None where the plan has other steps, or operands that a tensor copy engine does not fetch.
+    None where the plan has other steps, or operands that a tensor copy engine does not fetch; nor where products are
+    so small that blocks should not stay.
     """
     copies = machine.copies
     if copies is None:
@@ -83,6 +85,8 @@ def schedules(
     try:
         each = tuple(map(_fetched, grids_of(plan)))
     except NotRealised:
+        return ()
+    if len(each) == 1 and small_tile(each[0].found, each[0].mapped[0].source.dtype, machine):
         return ()
     rows_of = each[0].flat.m.extent
     # grids side by side have one form of tile, whose operands lie alike
@@ -272,7 +276,15 @@ def _program(region: Region, of: Fetched, sizes: Schedule, machine: StreamingGpu
     start, names = (ix(m0), ix(n0)), tuple(t.name for t in maps)
     size, element = (rows * cluster, columns), a.source.dtype
     contract = Contract(
-        acc, *factors, m, n, k, *start, *of.masks.reach(*start, *size, copies.box), element, maps=names
+        acc,
+        *factors,
+        m,
+        n,
+        k,
+        *start,
+        *of.masks.reach(*start, *size, copies.box),
+        element,
+        maps=names,
     )
     if of.masks.both:
         masks = of.masks.rows, of.masks.columns

@@ -43,11 +43,32 @@ def _ring(t: ProductTile, columns: int, element: DType) -> int:
     return t.stages * (t.rows + columns) * t.depth * element.itemsize
 
 
+def small_tile(found: Contraction, element: DType, machine: Gpu) -> ProductTile | None:
+    """The tile of a product whose columns and depth are one tile's, where so many keep the device busy; or None.
+
+    Each block waits for its operands once, so that as many as possible should be on a multiprocessor.
+    """
+    if element is f32:
+        return None
+    m, n, k = map(_size, (found.m_axes, found.n_axes, found.reduce.axes))
+    products = machine.products
+    for t in products.small:
+        fits = t.columns // 2 <= n <= t.columns and t.rows < 2 * m and k <= t.depth * t.stages
+        whole = m <= t.rows or t.columns <= products.narrow
+        tiles = -(-m // t.rows) * _size(found.grid)
+        if fits and whole and tiles >= machine.multiprocessors:
+            return t
+    return None
+
+
 def fastest(found: Sequence[Contraction], element: DType, machine: Gpu) -> tuple[Schedule, ...]:
     """For each product of a launch the tile and the parts that take all the least time at the dims' typical values.
 
     They have the same rows, and one tile.
     """
+    small = small_tile(found[0], element, machine) if len(found) == 1 else None
+    if small is not None:
+        return (sizes_of(small, 0),)
     (m, k), *_ = ((_size(c.m_axes), _size(c.reduce.axes)) for c in found)
     columns = [_size(c.n_axes) for c in found]
     batches = [_size(c.grid) for c in found]

@@ -140,9 +140,7 @@ def _of_place(
 ) -> Lines:
     """A function of a tile's place and of more integers."""
     place = _place(grid, r)
-    inner = used(
-        [*place, *statements.parts(s for s in grid[3:] if isinstance(s, Bind)), body]
-    )
+    inner = used([*place, *statements.parts(s for s in grid[3:] if isinstance(s, Bind)), body])
     lines = joined(inner)
     at = "TileAt at" if any(p in inner for p in place) else "TileAt"
     names = ", ".join([at, *(f"{r.place} {lines.named(p)}" for p in parameters)])
