@@ -64,9 +64,10 @@ class Masks:
         lo, hi = ix(0), self.k.extent
         for c in self.both:
             factor = c.slack.coefficient(self.k)
-            known = factor is not None and factor.is_const and factor.const != 0
-            lowest = extreme(c.slack - factor * self.k, tile, highest=False) if known else None
-            if factor is None or lowest is None or lowest.axes & tile.keys():
+            if factor is None or not factor.is_const or factor.const == 0:
+                return ix(0), ix(0)
+            lowest = extreme(c.slack - factor * self.k, tile, highest=False)
+            if lowest is None or lowest.axes & tile.keys():
                 return ix(0), ix(0)
             if factor.const > 0:
                 lo = maximum(lo, ceildiv(-lowest, factor.const))
