@@ -142,6 +142,7 @@ SM_80 = StreamingGpu(
         row=256,
         row_of_weights=1024,
         row_of_fold=512,
+        panels=False,
         steps=None,
     ),
     division=Division(

@@ -80,6 +80,7 @@ APPLE7 = Gpu(
         row=256,
         row_of_weights=1024,
         row_of_fold=512,
+        panels=True,
         steps=None,
     ),
     division=Division(
