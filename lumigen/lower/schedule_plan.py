@@ -290,16 +290,17 @@ def is_of_numbers(plan: KernelPlan) -> bool:
 def parts_of_blocks(found: Streamable, sizes: Schedule, machine: StreamingGpu) -> int:
     """Into how many parts to split a fold; 1 where blocks that have all of its points do as well.
 
-    Only of so few rows that scores are hardly more than what they are made of: others keep the device busy, or should
-    meet what streams by in large tiles.
+    Only where the device is not busy, or of so few rows that scores are hardly more than what they are made of: others
+    should meet what streams by in large tiles.
     """
     rows, step, s = sizes["rows"], sizes["step"], machine.streams
     m, batch = (extent_of(axes).estimate() for axes in (found.m_axes, found.grid))
     points = extent_of(found.cascade.fold.axes).estimate()
     deepest = max(extent_of(p.value.axes).estimate() for p in found.cascade.inners)
-    is_large = m >= machine.storing.expansion * deepest
+    tiles = -(-m // rows) * batch
+    is_large = m >= machine.storing.expansion * deepest and 2 * tiles > machine.multiprocessors
     if is_large or points < s.steps_to_split * step:
         return 1
     blocks = machine.multiprocessors * s.warps_of_parts // sizes["warps"]
-    parts = min(blocks // (-(-m // rows) * batch), points // (s.steps_of_part * step), s.most_parts)
+    parts = min(blocks // tiles, points // (s.steps_of_part * step), s.most_parts)
     return parts if parts >= s.least_parts else 1
