@@ -227,6 +227,7 @@ class ProductTiles:
     narrow: int  # columns that a small tile has of a matrix with any number of rows
     stored: int  # neighbours of a row that one thread stores
     most_parts: int
+    long_part: int  # of depth: parts of more than this are divided further
     least_steps: int  # of a part: it should fill its ring
     read: float  # of a byte of the operands, while all that memory gives is used
     read_again: float  # of each byte that a block brings in: it comes from the cache

@@ -30,7 +30,7 @@ from lumigen.lower.pipeline import Flat, are_counted, for_tile
 from lumigen.lower.scope import Names, Scope, address, is_safe
 from lumigen.lower.side_by_side import grids_of
 from lumigen.lower.simt import dims_of
-from lumigen.lower.tile_time import small_tile
+from lumigen.lower.tile_time import fastest, small_tile
 from lumigen.machine import ClusterTile, Copies, StreamingGpu
 from lumigen.plan import KernelPlan, NotRealised
 from lumigen.region import Buffer, Expr, Region, Role, Store
@@ -97,7 +97,10 @@ def schedules(
         return ()
     out: list[tuple[tuple[Cmp, ...], Schedule]] = []
     for most, rows in _numbers_of_rows(rows_of, copies):
-        sizes = sizes_of(_tile(each, rows, machine))
+        tile = _tile(each, rows, machine)
+        if len(each) == 1 and _is_idle(tile, each[0], rows, machine):
+            return ()
+        sizes = sizes_of(tile)
         if len(each) > 1:
             sizes = Schedule("side_by_side", (), parts=(sizes,) * len(each))
         if out and out[-1][1] == sizes:
@@ -237,6 +240,16 @@ def _tile(each: Sequence[Fetched], m: int, machine: StreamingGpu) -> ClusterTile
     can_turn = all(x.can_turn for x in each)
     turning = (t for t in tiles_of(machine) if not t.turned or (can_turn and m <= t.columns))
     return min((t for t in turning if all(_fits(t, x, copies) for x in each)), key=time)
+
+
+def _is_idle(t: ClusterTile, x: Fetched, m: int, machine: StreamingGpu) -> bool:
+    """Whether a tile leaves most of a device idle, which parts of a long depth keep busy: other kernels have as many."""
+    if x.flat.k.extent.estimate() < machine.products.most_parts * machine.products.long_part:
+        return False
+    sizes = _Sizes.of(x, m).turned() if t.turned else _Sizes.of(x, m)
+    blocks = sizes.tiles(t) * t.cluster * max(1, t.split)
+    (other,) = fastest((x.found,), x.mapped[0].source.dtype, machine)
+    return machine.division.idle * blocks < min(machine.multiprocessors, other["parts_of"])
 
 
 def _fits(t: ClusterTile, x: Fetched, copies: Copies) -> bool:

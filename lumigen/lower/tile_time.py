@@ -115,7 +115,8 @@ def _most_parts(t: ProductTile, tiles: int, k: int, machine: Gpu) -> int:
     if tiles >= round_:
         return 1
     steps = -(-k // t.depth) // machine.products.least_steps
-    return max(1, min(machine.products.most_parts, steps, 2 * round_ // max(1, tiles)))
+    most = max(machine.products.most_parts, k // machine.products.long_part)
+    return max(1, min(most, steps, 2 * round_ // max(1, tiles)))
 
 
 def of_pair(found: Contraction, machine: Gpu) -> Schedule:

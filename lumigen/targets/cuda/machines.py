@@ -64,6 +64,7 @@ PRODUCTS = ProductTiles(
     narrow=32,
     stored=4,
     most_parts=16,
+    long_part=1 << 13,
     least_steps=4,
     read=0.26,
     read_again=0.13,

@@ -37,6 +37,7 @@ PRODUCTS = ProductTiles(
     ),
     stored=1,
     most_parts=1,  # threadgroups cannot read what others of the launch have stored
+    long_part=NEVER,
     least_steps=4,
     read=0.5,
     read_again=0.2,
