@@ -99,8 +99,8 @@ def is_expanding(
 
     What is read beside them, as a bias is, tiles read no more often than a loop that stores the factor. `is_short`:
     the loop over its tiles costs less than to store it. It need not be larger then, unless weights in panels are among
-    what it is made of, which each tile reads again. Not where all its contractions are inside its own reductions: no skeleton
-    has tiles of one inside two.
+    what it is made of, which each tile reads again. Not where all its contractions are inside its own reductions: no
+    skeleton has tiles of one inside two.
     """
     inner = [r for r in walk([value]) if isinstance(r, Reduce)]
     contractions = [r for r in inner if product_factors(r) is not None]

@@ -243,7 +243,7 @@ def _tile(each: Sequence[Fetched], m: int, machine: StreamingGpu) -> ClusterTile
 
 
 def _is_idle(t: ClusterTile, x: Fetched, m: int, machine: StreamingGpu) -> bool:
-    """Whether a tile leaves most of a device idle, which parts of a long depth keep busy: other kernels have as many."""
+    """Whether a tile leaves most of a device idle, which parts of a long depth keep busy in other kernels."""
     if x.flat.k.extent.estimate() < machine.products.most_parts * machine.products.long_part:
         return False
     sizes = _Sizes.of(x, m).turned() if t.turned else _Sizes.of(x, m)
