@@ -205,7 +205,24 @@ def schedule_of_block(plan: KernelPlan, machine: Gpu) -> Schedule:
             joined = plan.then is not None
             sizes = {"vectors": teams.vectors, "repeated": teams.repeated, "hold": int(not joined)}
             sizes |= {"blocks": teams.joined_blocks * joined, "threads": teams.threads}
-            return schedule("simt", sizes | {"width": _width(plan, teams)})
+            width = _narrowed(_width(plan, teams), plan, machine)
+            return schedule("simt", sizes | {"width": width})
+
+
+def _narrowed(width: int, plan: KernelPlan, machine: Gpu) -> int:
+    """Fewer lanes of a thread where its folds of columns would leave multiprocessors without a block."""
+    main, teams = _main(plan), machine.teams
+    if not isinstance(main, Loop) or main.kind != "lanes" or main.carries:
+        return width
+    points = extent_of((*plan.root[-1].axes, *main.axes)).estimate()
+    folds = any(isinstance(s, Loop) and s.carries for s in main.body)
+    while (
+        folds
+        and width > teams.least_lanes
+        and points < machine.multiprocessors * teams.threads * width
+    ):
+        width //= 2
+    return width
 
 
 def schedule_of_streaming(plan: KernelPlan, machine: StreamingGpu) -> Schedule:
