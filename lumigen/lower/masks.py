@@ -16,8 +16,6 @@ from lumigen.lower.bounds import Ranges, absent_unless, extreme, loop_bounds
 from lumigen.ops import Op
 from lumigen.region import Choose, Const, Expr, Holds, Monoid, Prim, is_zero
 
-SAMPLES = 8  # tiles along an axis, of all those whose reach is averaged
-
 
 def unmasked_factor(e: Expr) -> tuple[Expr, tuple[Cmp, ...]]:
     """A factor without the conditions around it, and these: elsewhere it is zero."""
@@ -95,7 +93,7 @@ class Masks:
 
 
 def _samples(extent: int, size: int) -> Iterable[int]:
-    """Where some of the tiles along an axis begin."""
+    """Where some of the tiles along an axis begin, evenly apart."""
     tiles = -(-extent // size)
-    count = min(tiles, SAMPLES)
+    count = min(tiles, 6)
     return [(2 * i + 1) * tiles // (2 * count) * size for i in range(count)]

@@ -12,8 +12,6 @@ from lumigen.index import Ix, ix
 from lumigen.ops import Op
 from lumigen.region import Choose, Const, Expr, Prim, as_index, const, index, is_zero, prim
 
-MOST = 1 << 50  # numbers whose sums and quotients floats of 64 bits have to less than a half
-
 
 def whole_number(e: Expr, dtype: DType) -> Expr | None:
     """A float of 64 bits as an integer, if it is the quotient of two that leaves no rest; else None."""
@@ -61,7 +59,7 @@ def _divisor(e: Expr) -> int | None:
 
 
 def _whole(e: Expr) -> Ix | None:
-    """A float of 64 bits that is an integer expression exactly."""
+    """A float of 64 bits that is an integer expression exactly, so small that its quotients are nearly exact."""
     found: Ix | None = None
     if isinstance(e, Const) and float(e.value).is_integer():
         found = ix(round(e.value))
@@ -74,4 +72,4 @@ def _whole(e: Expr) -> Ix | None:
     if found is None:
         return None
     ends = found.bounds()
-    return found if all(end is not None and abs(end) < MOST for end in ends) else None
+    return found if all(end is not None and abs(end) < 2**50 for end in ends) else None
