@@ -19,6 +19,7 @@ from lumigen.lower.contractions import is_cheap, is_plain
 from lumigen.lower.pipeline import are_counted, multiplied_in
 from lumigen.lower.row_fold import RowFold
 from lumigen.lower.scope import kernel_reductions
+from lumigen.lower.side_by_side import grids_of
 from lumigen.lower.sliding import schedule_of_sliding
 from lumigen.lower.split_scan import REDUCED
 from lumigen.lower.stream import SITES as STREAM_SITES
@@ -187,8 +188,11 @@ def _scans(plan: KernelPlan) -> bool:
 
 
 def schedule_of_block(plan: KernelPlan, machine: Gpu) -> Schedule:
-    """Of a kernel whose task is a block's: vector loops, or tiles of a product."""
+    """Of a kernel whose task is a block's: vector loops, or tiles of a product; several grids side by side."""
     teams = machine.teams
+    if len(plan.root) > 1 and all(loop.kind == "grid" for loop in plan.root):
+        parts = tuple(schedule_of_block(grid, machine) for grid in grids_of(plan))
+        return Schedule("side_by_side", (), parts=parts)
     match _main(plan):
         case Product():
             several, _ = Products.of(plan)
