@@ -225,6 +225,7 @@ class ProductTiles:
         ProductTile, ...
     ]  # of 16 bits, whose columns and depth are one tile's: what many blocks hold at a time
     narrow: int  # columns that a small tile has of a matrix with any number of rows
+    small_depth: int  # the deepest of small products
     stored: int  # neighbours of a row that one thread stores
     most_parts: int
     long_part: int  # of depth: parts of more than this are divided further

@@ -319,8 +319,11 @@ def parts_of_blocks(found: Streamable, sizes: Schedule, machine: StreamingGpu) -
     points = extent_of(found.cascade.fold.axes).estimate()
     deepest = max(extent_of(p.value.axes).estimate() for p in found.cascade.inners)
     tiles = -(-m // rows) * batch
-    is_large = m >= machine.storing.expansion * deepest and 2 * tiles > machine.multiprocessors
-    if is_large or points < s.steps_to_split * step:
+    is_large = m >= machine.storing.expansion * deepest
+    is_idle = (
+        2 * tiles <= machine.multiprocessors and found.element is not f32
+    )  # of f32 nothing is known
+    if (is_large and not is_idle) or points < s.steps_to_split * step:
         return 1
     blocks = machine.multiprocessors * s.warps_of_parts // sizes["warps"]
     parts = min(blocks // tiles, points // (s.steps_of_part * step), s.most_parts)

@@ -46,19 +46,23 @@ def _ring(t: ProductTile, columns: int, element: DType) -> int:
 def small_tile(found: Contraction, element: DType, machine: Gpu) -> ProductTile | None:
     """The tile of a product whose columns and depth are one tile's, where so many keep the device busy; or None.
 
-    Each block waits for its operands once, so that as many as possible should be on a multiprocessor.
+    Each block waits for its operands once, so that as many as possible should be on a multiprocessor, or they stream
+    past in rings of more than two stages.
     """
     if element is f32:
         return None
     m, n, k = map(_size, (found.m_axes, found.n_axes, found.reduce.axes))
-    products = machine.products
-    for t in products.small:
-        fits = t.columns // 2 <= n <= t.columns and t.rows < 2 * m and k <= t.depth * t.stages
+    products, batch = machine.products, _size(found.grid)
+    least = min((t.rows for t in products.small), default=0)
+
+    def fits(t: ProductTile) -> bool:
+        deepest = products.small_depth if t.stages > 2 else t.depth * (t.stages - 1)
         whole = m <= t.rows or t.columns <= products.narrow
-        tiles = -(-m // t.rows) * _size(found.grid)
-        if fits and whole and tiles >= machine.multiprocessors:
-            return t
-    return None
+        full = t.columns // 2 <= n <= t.columns and t.rows < 2 * max(m, least)
+        return whole and full and k <= deepest
+
+    busy = (t for t in products.small if -(-m // t.rows) * batch >= machine.multiprocessors)
+    return next(filter(fits, busy), None)
 
 
 def fastest(found: Sequence[Contraction], element: DType, machine: Gpu) -> tuple[Schedule, ...]:
