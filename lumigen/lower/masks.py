@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from lumigen.condition import Cmp
 from lumigen.index import Axis, Ix, ceildiv, floordiv, ix, maximum, minimum
 from lumigen.lower.bounds import Ranges, absent_unless, extreme, loop_bounds
+from lumigen.lower.scope import is_safe
 from lumigen.ops import Op
 from lumigen.region import Choose, Const, Expr, Holds, Monoid, Prim, is_zero
 
@@ -43,8 +44,13 @@ class Masks:
 
     @staticmethod
     def of(rows: Expr, columns: Expr, m: Axis, n: Axis, k: Axis) -> Masks:
-        conditions = (absent_unless(Monoid.SUM, e) for e in (rows, columns))
-        each = (tuple(c.of_numerator(k) for c in some) for some in conditions)
+        """Those of the factors; not of windows, whose edges are no reason to leave out steps."""
+        each = (
+            tuple(c.of_numerator(k) for c in absent_unless(Monoid.SUM, e))
+            if is_safe(unmasked_factor(e)[0])
+            else ()
+            for e in (rows, columns)
+        )
         return Masks(m, n, k, *each)
 
     @property
