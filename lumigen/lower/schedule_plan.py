@@ -214,17 +214,16 @@ def schedule_of_block(plan: KernelPlan, machine: Gpu) -> Schedule:
 
 
 def _narrowed(width: int, plan: KernelPlan, machine: Gpu) -> int:
-    """Fewer lanes of a thread where its folds of columns would leave multiprocessors without a block."""
+    """Fewer lanes of a thread where folds of columns of few long rows would leave multiprocessors without a block."""
     main, teams = _main(plan), machine.teams
     if not isinstance(main, Loop) or main.kind != "lanes" or main.carries:
         return width
-    points = extent_of((*plan.root[-1].axes, *main.axes)).estimate()
     folds = any(isinstance(s, Loop) and s.carries for s in main.body)
-    while (
-        folds
-        and width > teams.least_lanes
-        and points < machine.multiprocessors * teams.threads * width
-    ):
+    columns = extent_of(main.axes).estimate()
+    points = columns * extent_of(plan.root[-1].axes).estimate()
+    if not folds or columns < teams.threads * width:
+        return width
+    while width > teams.least_lanes and points < machine.multiprocessors * teams.threads * width:
         width //= 2
     return width
 
