@@ -1,6 +1,6 @@
 // Products of operands of which conditions choose some elements, and the others are zero: triangles, bands,
-// blocks. What memory holds comes in by the copy engine as of any operand. Steps of the depth without any
-// element that counts are left out, and in those that a mask crosses the consumers put zeros over what does not
+// blocks. What memory holds comes in by the copy engine as of any operand. Steps of the depth in which no
+// element counts are left out, and where a mask crosses a step the consumers put zeros over what does not
 // count. sm_90a.
 #pragma once
 
@@ -37,8 +37,9 @@ __device__ __forceinline__ void mask_panel(uint32_t panel, const TileAt& at, int
     const uint32_t place = panel + line * 128 + (vector ^ line % 8) * 16;
     float held[4];
     load_shared_16(held, place);
-    store_shared_16(place, make_uint4(__float_as_uint(held[0]) & kept[0], __float_as_uint(held[1]) & kept[1],
-                                      __float_as_uint(held[2]) & kept[2], __float_as_uint(held[3]) & kept[3]));
+    store_shared_16(place,
+                    make_uint4(__float_as_uint(held[0]) & kept[0], __float_as_uint(held[1]) & kept[1],
+                               __float_as_uint(held[2]) & kept[2], __float_as_uint(held[3]) & kept[3]));
   }
 }
 

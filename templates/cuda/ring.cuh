@@ -179,9 +179,9 @@ struct AsItIs {
   __device__ __forceinline__ void operator()(uint32_t, int) const {}
 };
 
-// acc = the products of the next `steps` slots, at least one; the cursor moves on. `ready(slot, step)` is called
-// when a slot is full, `release(slot)` says that it is empty. The first product overwrites: were the sums cleared
-// before, the compiler would wait for each product.
+// acc = the products of the next `steps` slots, at least one; the cursor moves on. `ready(slot, step)` is
+// called when a slot is full, `release(slot)` says that it is empty. The first product overwrites: were the
+// sums cleared before, the compiler would wait for each product.
 template <class Tile, class Layout, class Ring, class Release, class Ready = AsItIs>
 __device__ __forceinline__ void consume(MmaAccumulators<Layout>& acc, const Ring& ring,
                                         typename Ring::Cursor& at, int steps, const Release& release,

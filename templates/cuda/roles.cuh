@@ -162,8 +162,8 @@ struct Stage {
   }
 };
 
-// The points of the depth that a tile adds up, from a multiple of kRingDepth on; and those among them for which
-// all that memory holds of the tile's rows and columns counts.
+// The points of the depth that a tile adds up, from a multiple of kRingDepth on; and those among them for
+// which all that memory holds of the tile's rows and columns counts.
 struct Reach {
   int begin, end, whole_begin, whole_end;
 
