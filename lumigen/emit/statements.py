@@ -21,7 +21,7 @@ from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, Ix
 from lumigen.lower.scope import address
 from lumigen.ops import Op
-from lumigen.region import Expr, Monoid, Read, prim
+from lumigen.region import Expr, Monoid, Read, index, prim
 from lumigen.tile import (
     Accumulate,
     Accumulator,
@@ -54,6 +54,8 @@ class Dialect:
     wraps: bool  # signed integers wrap around, as its compiler is told
     counts: bool  # functions of rows are told the type of places
     packs: bool  # loops over lanes are told whether vectors are packets
+    warp: int  # threads that exchange directly
+    together: int  # elements that a thread may have on their way from memory
 
 
 class Statements:
@@ -71,7 +73,9 @@ class Statements:
         self.dims = dims
         self.dialect = dialect
         self.team = program.team
-        self.is_block = program.team == program.threads > 1  # all warps of a block share a row
+        self.is_block = (
+            program.team == program.threads > dialect.warp
+        )  # all of its warps share a row
         self.place = place
         self.packets = packets
         self.finished = {s.source for s in program.statements() if isinstance(s, Finish)}
@@ -97,8 +101,12 @@ class Statements:
         return [r.lines(f"either_way({r.packed()}, [&](auto packed) {{", body.indented(), "});")]
 
     def parts(self, stmts: Iterable[Stmt], lanes: Axis | None = None) -> list[Lines]:
-        """Each statement by itself."""
-        return [self.statement(s, self._renderer(lanes)) for s in stmts]
+        """Each statement by itself; one over lanes that stands outside their loop is of vectors, too."""
+
+        def of(s: Stmt) -> Axis | None:
+            return s.lanes if lanes is None and isinstance(s, Let | Advance) else lanes
+
+        return [self.statement(s, self._renderer(of(s))) for s in stmts]
 
     def lines(self, stmts: Iterable[Stmt], lanes: Axis | None = None) -> Lines:
         return joined(self.parts(stmts, lanes))
@@ -177,6 +185,8 @@ class Statements:
         match s:
             case Order():
                 way = "kDescending" if s.descending else "kAscending"
+                if s.held:
+                    return self._selected(s, way, r)
                 how = f"{way}, {self.place}" if self.dialect.counts else way
                 return r.lines(self._row(f"order_row<{how}>", s, s.kept, r))
             case GroupPlaces():
@@ -190,6 +200,17 @@ class Statements:
         dst = r.pointer(s.dst, address(s.dst, s.at))
         key = f"[&]({self.place} {s.place.name}) {{ return {r.scalar(s.value).code}; }}"
         return f"{function}({dst}, {r.index(count)}, {r.index(s.place.extent)}, {key});"
+
+    def _selected(self, s: Order, way: str, r: Renderer) -> Lines:
+        """A call with what is stored of each of the first places of a row that a team holds."""
+        r.uses.headers.add("select.cuh")
+        kept, count, last = r.index(s.kept), r.index(s.count), s.at[-1] + s.rank
+        key = f"[&]({self.place} {s.place.name}) {{ return {r.scalar(s.value).code}; }}"
+        shown = StoreTile(s.dst, (*s.at[:-1], last), index(s.shown, s.dst.dtype), None)
+        stores = joined(r.lines(self._store(e, r)) for e in (shown, *s.elements))
+        put = f"[&]({self.place} {s.rank.name}, {self.place} {s.place.name}) {{"
+        head = f"select_row<{way}, {s.held}, {self.place}>({kept}, {count}, {key}, {put}"
+        return r.lines(head, stores.indented(), "});")
 
     def _accumulate(self, s: Accumulate, r: Renderer) -> str:
         name = r.use(s.into.name)
@@ -222,7 +243,10 @@ class Statements:
         self.dealt -= s.dealt
         # what a thread reads in many turns goes out together
         sums = self.packets is not None and any(isinstance(x, Accumulate) for x in s.body)
-        unrolled = ["#pragma unroll 8"] if sums else []
+        turns = s.hi.const if s.lo == 0 and s.step == 1 and s.hi.is_const else 0
+        most = self.dialect.together // max(1, self.program.width)
+        together = turns if 8 < turns <= most else 8
+        unrolled = [f"#pragma unroll {together}"] if sums else []
         head = f"for ({self.place} {axis} = {start}; {axis} < {hi}; {step}) {{"
         return r.lines(*unrolled, head, inner.indented(), "}")
 

@@ -282,14 +282,19 @@ class _Task:
             self.locals[s.into.name] = both(total, value)
 
     def order(self, s: Order | GroupPlaces) -> None:
-        self.axes[s.place] = np.arange(self.number(s.place.extent))
+        count = s.count if isinstance(s, Order) else s.place.extent
+        self.axes[s.place] = np.arange(self.number(count))
         values = np.broadcast_to(self.value(s.value), np.shape(self.axes[s.place]))
-        del self.axes[s.place]
         if isinstance(s, GroupPlaces):
             places = NATIVE["groups"](values, self.number(s.groups) + 1 + len(values))
         else:
             rule = NATIVE["order_descending" if s.descending else "order"]
-            places = rule(values, self.number(s.kept))
+            self.axes[s.place] = rule(values, self.number(s.kept))
+            places = np.asarray(self.ix(s.shown))
+            self.axes[s.rank] = np.arange(len(places))
+            self.run(s.elements)
+            del self.axes[s.rank]
+        del self.axes[s.place]
         self.memory[s.dst.name][
             self.inside(s.dst, self.element(s.dst, s.at) + np.arange(len(places)))
         ] = places

@@ -93,7 +93,10 @@ def find_loops_beside(
         if sizes.builder != "simt":
             return None  # blocks that do not share rows
         each.append((plan, sizes))
-    alike = {(sizes.get("width", 0), team_of(plan, sizes, machine)) for plan, sizes in each}
+    alike = {
+        (sizes.get("width", 0), sizes.get("threads", 0), team_of(plan, sizes, machine))
+        for plan, sizes in each
+    }
     return tuple(each) if len(alike) == 1 else None
 
 

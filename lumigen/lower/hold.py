@@ -35,6 +35,7 @@ from lumigen.region import (
 from lumigen.tile import (
     Accumulate,
     Accumulator,
+    Advance,
     Finish,
     For,
     Hold,
@@ -63,7 +64,7 @@ def hold_rows(program: TileProgram, teams: Teams) -> TileProgram:
     """Of loops over the lanes of a row."""
     at_once = program.team * program.width
     body = tuple(
-        _held(s, None, at_once, program, teams) if isinstance(s, For) and s.dealt else s
+        _held_in(s, at_once, program, teams) if isinstance(s, For) and s.dealt else s
         for s in program.body
     )
     program = replace(program, body=body)
@@ -106,7 +107,10 @@ def _blocks(program: TileProgram, teams: Teams, at_once: int) -> int:
             used |= {e: i for e in walk([x.value]) if isinstance(e, Local) and e in registers}
             if isinstance(x, Keep):
                 kept[x.name] = i
-    most = 0
+    # states of lanes, and what they were, outlive a turn
+    outlive = any(isinstance(s, Advance) for s in statements)
+    between = [s for s in statements if isinstance(s, Accumulator)] if outlive else []
+    most, states = 0, 2 * program.width * len(between)
     for i, loop in enumerate(loops):
         before = sum(registers[name] for name, last in used.items() if kept[name] < i <= last)
         behind = sum(registers[name] for name, last in used.items() if kept[name] <= i < last)
@@ -115,11 +119,26 @@ def _blocks(program: TileProgram, teams: Teams, at_once: int) -> int:
         most = max(most, before + totals + names, behind + totals)
     parts, span = loops[0].parts, loops[0].hi - loops[0].lo
     is_whole = span.is_const and span.const == parts * at_once
-    needed = most + teams.spare + (0 if is_whole or parts == 1 else teams.between)
+    needed = most + states + teams.spare + (0 if is_whole or parts == 1 else teams.between)
     needed += teams.addresses if program.team < program.threads else 0
     needed = -(-needed // teams.granted) * teams.granted
     count = teams.registers // (program.threads * needed)
     return count if 1 < count <= teams.blocks else 0
+
+
+def _held_in(rows: For, at_once: int, program: TileProgram, teams: Teams) -> For:
+    """The rows with what their loops share held; of rows that are read in turns what those of a turn share."""
+    if not any(isinstance(s, For) and not s.lanes and _has_rows(s) for s in rows.body):
+        return _held(rows, None, at_once, program, teams)
+    body = (
+        _held(s, None, at_once, program, teams) if isinstance(s, For) and _has_rows(s) else s
+        for s in rows.body
+    )
+    return replace(rows, body=tuple(body))
+
+
+def _has_rows(s: For) -> bool:
+    return any(isinstance(x, For) and _is_row(x, None) for x in s.body)
 
 
 def _held(rows: For, lanes: Axis | None, at_once: int, program: TileProgram, teams: Teams) -> For:

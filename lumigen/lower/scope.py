@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from lumigen.condition import Cmp
-from lumigen.dtype import boolean, computed, f32
+from lumigen.dtype import boolean, computed, f32, i8, i32, u8
 from lumigen.index import (
     Axis,
     Ix,
@@ -117,11 +117,21 @@ def is_per_lane(e: Expr, lanes: Axis) -> bool:
         return any(factor is None for factor in affine) or not is_safe(e)
     if isinstance(e, Choose):
         return e.dtype is not f32 or not is_safe(e)
+    if isinstance(e, Prim) and (source := integers_read(e)) is not None:
+        return address(source.source, source.at).coefficient(lanes) is None
     if isinstance(e, Prim | Intrinsic):
         operands = {computed(a.dtype) for a in e.args}
         numeric = operands <= {f32} or operands <= {boolean, f32}
         return not (numeric and computed(e.dtype) in (f32, boolean))
     return isinstance(e, Index | Random)
+
+
+def integers_read(e: Prim) -> Read | None:
+    """The integers of memory that a cast makes floats of, which a load over lanes does on its way."""
+    source = e.args[0]
+    if e.op is not Op.CONTIGUOUS or computed(e.dtype) is not f32 or not isinstance(source, Read):
+        return None
+    return source if source.source.dtype in (i8, u8, i32) else None
 
 
 def lanes_fit(roots: Iterable[Expr], lanes: Axis) -> bool:
@@ -346,7 +356,7 @@ class Scope:
             axes = (last, *axes[:-1])
         for axis in axes:
             same_in_all_lanes = scope.axes - {scope.lanes}
-            lo, hi, pending = _bounds(axis, pending, same_in_all_lanes)
+            lo, hi, pending = bounds_of(axis, pending, same_in_all_lanes)
             is_lanes = axis == last and loop.kind == "lanes"
             scope = scope.inner([axis], axis if is_lanes else None)
             scope.alone = scope.alone or (axis == last and loop.kind == "threads")
@@ -411,7 +421,9 @@ def guarded(monoid: Monoid, value: Expr, conditions: Iterable[Cmp]) -> Expr:
     return choose(holds(asked), value, const(lowest, value.dtype))
 
 
-def _bounds(axis: Axis, conditions: list[Cmp], known: frozenset[Axis]) -> tuple[Ix, Ix, list[Cmp]]:
+def bounds_of(
+    axis: Axis, conditions: list[Cmp], known: frozenset[Axis]
+) -> tuple[Ix, Ix, list[Cmp]]:
     """Loop bounds that the conditions on `axis` imply, and the conditions that are left."""
     lo, hi = ix(0), axis.extent
     left: list[Cmp] = []
@@ -484,8 +496,10 @@ __all__ = [
     "Names",
     "Scope",
     "address",
+    "bounds_of",
     "count_uses",
     "guarded",
+    "integers_read",
     "is_per_lane",
     "is_safe",
     "is_safe_index",

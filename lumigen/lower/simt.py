@@ -11,7 +11,7 @@ Sites: `visits` of elements in a work tile, `lanes` of a lane axis whose element
 many `stretches` of a loop over lanes. With `threads` in a task: `width` lanes of a thread, `vectors` of a thread in a
 row of a map, or as many as are `repeated` where each work tile computes what its row reduces to; `hold` keeps what
 loops over a row share in registers, and a multiprocessor should have registers for so many `blocks` at one time (0: as
-it comes).
+it comes). A fold with corrections takes in so many vectors of a thread in a `turn`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from lumigen.lower.hold import hold_rows
 from lumigen.lower.runs import terms_of, visited
 from lumigen.lower.scope import Names, Scope, kernel_reductions, lanes_fit, moved
 from lumigen.lower.stretches import Stretch, stretches
+from lumigen.lower.turns import fold_in_turns, has_corrections
 from lumigen.lower.widths import moved_of
 from lumigen.machine import Gpu, Machine, Teams
 from lumigen.plan import KernelPlan, Loop, NotRealised, Step
@@ -37,6 +38,7 @@ from lumigen.tile import For, StoreTile, TileProgram, WhenLast
 
 SITES = ("visits", "lanes", "stretches")
 SITES_OF_TEAMS = ("threads", "width", "vectors", "repeated", "hold", "blocks")
+SITES_OF_TURNS = ("turn",)
 
 
 @dataclass(frozen=True)
@@ -118,13 +120,16 @@ class Loops:
     def reductions(self) -> tuple[Reduce, ...]:
         return kernel_reductions(s.value for s in self.stores)
 
-    def run(self, top: Scope, span: Spans, *, shared: bool, cuts: int) -> For:
-        """All of these rows, lanes and points after the folds; threads may have a `shared` task."""
+    def run(self, top: Scope, span: Spans, *, shared: bool, cuts: int, turn: int = 0) -> For:
+        """All of these rows, lanes and points after the folds; threads may have a `shared` task.
+
+        A fold with corrections takes in so many points in a `turn`.
+        """
         for fold in self.once:
-            top.fold(fold)
+            _fold(top, fold, turn)
         row_scope = inside(top, self.row, self.rows)
         for fold in self.of_rows:
-            row_scope.fold(fold)
+            _fold(row_scope, fold, turn)
         if self.lane is None:
             self._store(row_scope, Stretch(self.row, self.stores, self.where, {}), span.after, None)
         elif self.after and not self.after_lanes:
@@ -161,6 +166,13 @@ class Loops:
         inner = inside(scope, self.back, self.after)
         fill(inner, part.stores, lanes, part.where)
         scope.stmts.append(For(self.back, *after, False, tuple(inner.stmts)))
+
+
+def _fold(scope: Scope, fold: Loop, turn: int) -> None:
+    if has_corrections(fold):
+        fold_in_turns(scope, fold, turn)
+    else:
+        scope.fold(fold)
 
 
 def _fold_of_part(scope: Scope, fold: Loop) -> None:
@@ -210,7 +222,7 @@ def simt(plan: KernelPlan, sizes: Schedule, machine: Machine) -> Built:
 
     NotRealised where the plan has other steps.
     """
-    check(sizes, SITES_OF_TEAMS if sizes.get("threads", 0) else SITES)
+    check(sizes, _sites(plan, sizes))
     program, teams = _program(plan, sizes, machine), machine.teams
     if teams is not None and sizes.get("hold", 0):
         program = hold_rows(program, teams)
@@ -219,10 +231,18 @@ def simt(plan: KernelPlan, sizes: Schedule, machine: Machine) -> Built:
     return Built(program, plan.region)
 
 
+def _sites(plan: KernelPlan, sizes: Schedule) -> tuple[str, ...]:
+    if not sizes.get("threads", 0):
+        return SITES
+    in_turns = any(has_corrections(loop) for loop in plan.loops())
+    return (*SITES_OF_TEAMS, *SITES_OF_TURNS) if in_turns else SITES_OF_TEAMS
+
+
 def _program(plan: KernelPlan, sizes: Schedule, machine: Machine) -> TileProgram:
     loops, teams = Loops.of(plan), machine.teams
     row, lane, threads = loops.row, loops.lane, sizes.get("threads", 1)
     check_threads(threads, teams)
+    check_width(sizes, teams)
     check_lanes(loops, threads)
     team = 1 if teams is None else _team(loops, plan.region, sizes, teams)
     grain = _grain_of_teams(loops, team, sizes, machine) if threads > 1 else _grain(loops, sizes)
@@ -241,7 +261,8 @@ def _program(plan: KernelPlan, sizes: Schedule, machine: Machine) -> TileProgram
         after=(after, minimum(after + deep, loops.back.extent)) if loops.after else ONCE,
     )
     cuts = sizes.get("stretches", 1)
-    top.stmts.append(loops.run(top, span, shared=threads > 1, cuts=cuts))
+    turn = sizes.get("turn", 0) * team * sizes.get("width", 0)
+    top.stmts.append(loops.run(top, span, shared=threads > 1, cuts=cuts, turn=turn))
     buffers, dims = plan.region.buffers(), dims_of(plan.region)
     if plan.then is not None:
         rest, then = Loops.of(plan.then), Scope(top.names, frozenset(), team=threads > 1)
@@ -269,6 +290,14 @@ def check_threads(threads: int, teams: Teams | None) -> None:
     """NotRealised where a task of one thread has several, or a block has one."""
     if (threads > 1) != (teams is not None):
         raise NotRealised(f"{threads} threads in a task")
+
+
+def check_width(sizes: Schedule, teams: Teams | None) -> None:
+    """Whether the headers have so many lanes of a thread."""
+    if teams is not None and sizes["width"] < teams.least_lanes:
+        raise NotRealised(
+            f"{sizes['width']} lanes of a thread, which has {teams.least_lanes} at least"
+        )
 
 
 def check_lanes(loops: Loops, threads: int) -> None:
@@ -332,6 +361,37 @@ def team_of(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> int:
     """Threads of a block that share a row of a plan of vector loops."""
     loops = Loops.of(plan)
     return _team(loops, plan.region, sizes, machine.teams)
+
+
+def spread(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Schedule:
+    """The same with fewer threads in a block, down to a warp, where blocks would be too few for the device.
+
+    With fewer lanes of each thread then, as long as that makes more blocks, and never are too many: what moves in
+    narrow pieces is slow where there is much. Not where all threads share a row, in which each would have more to do.
+    """
+    loops, teams = Loops.of(plan), machine.teams
+    results = [r for fold in loops.folds for r, _ in fold.results]
+    has_lanes_in_tasks = loops.lane is not None and all(loops.lane in free_axes(r) for r in results)
+    points = (loops.row.extent, loops.points, loops.back.extent)
+
+    def tasks(sizes: Schedule, counts: Sequence[int]) -> int:
+        team = _team(loops, plan.region, sizes, teams)
+        grain = _grain_of_teams(loops, team, sizes, machine)
+        return prod(-(-n // each) for n, each in zip(counts, grain, strict=True))
+
+    if _team(loops, plan.region, sizes, teams) > teams.warp and not has_lanes_in_tasks:
+        return sizes
+    typical, most = [n.estimate() for n in points], [n.bounds()[1] for n in points]
+    while sizes["threads"] > teams.warp and tasks(sizes, typical) < machine.multiprocessors:
+        sizes = sizes.at("threads", sizes["threads"] // 2)
+    known = [n for n in most if n is not None]
+    while sizes["width"] > teams.least_lanes and len(known) == len(most):
+        fewer = sizes.at("width", sizes["width"] // 2)
+        before = tasks(sizes, known)
+        if not before < min(machine.multiprocessors, tasks(fewer, known)):
+            break
+        sizes = fewer
+    return sizes
 
 
 def _team(loops: Loops, region: Region, sizes: Schedule, teams: Teams) -> int:

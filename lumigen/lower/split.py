@@ -274,8 +274,16 @@ def _parts(r: Reduce, grain: Grain, division: Division, least: int | None = None
     if terms < (division.worth if least is None else least) * grain.terms:
         return 1
     longest = max(visited(r, a) for a in r.axes)
-    wanted = -(-division.lanes // max(1, results * grain.lanes))
+    each = max(1, results * grain.lanes)
+    wanted, fitting = -(-division.lanes // each), division.lanes // each
+    if 4 * fitting >= 3 * wanted:  # rather a fourth idle than a second round for a few
+        wanted = fitting
     return min(wanted, terms // grain.terms, longest)
+
+
+def parts_of(r: Reduce, machine: Machine) -> int:
+    """Into how many parts a reduction of rows is to be split; 1 where its rows keep the machine busy."""
+    return _parts(r, machine.division.row, machine.division)
 
 
 def _grain(e: Expr, lane: Axis | None, division: Division) -> Grain:

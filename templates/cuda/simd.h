@@ -17,12 +17,16 @@
 
 #define LUMIGEN_INLINE __device__ __forceinline__
 
+#ifndef LUMIGEN_THREADS
+#define LUMIGEN_THREADS 256
+#endif
+
 namespace LUMIGEN_NS {
 
-constexpr int kThreads = 256;             // of a block
-constexpr int kTeam = LUMIGEN_TEAM;       // threads that share a row
-constexpr int kTeams = kThreads / kTeam;  // of a block
-constexpr int kLanes = LUMIGEN_LANES;     // elements of a Vec
+constexpr int kThreads = LUMIGEN_THREADS;  // of a block
+constexpr int kTeam = LUMIGEN_TEAM;        // threads that share a row
+constexpr int kTeams = kThreads / kTeam;   // of a block
+constexpr int kLanes = LUMIGEN_LANES;      // elements of a Vec
 constexpr int kWarp = 32;
 static_assert(kTeam <= kWarp || kTeam == kThreads, "a team is part of a warp, or the whole block");
 static_assert((kTeam & (kTeam - 1)) == 0, "teams of a warp are exchanged with by exclusive or");
@@ -565,6 +569,30 @@ LUMIGEN_INLINE void store_f16(uint16_t* p, Vec a, Lanes lanes) {
 template <class Lanes>
 LUMIGEN_INLINE void store_bf16(uint16_t* p, Vec a, Lanes lanes) {
   store_as<BFloat16>(p, a, lanes);
+}
+
+// Lane i comes from the integer p[i], exactly but for int32 beyond 2^24, which are rounded.
+template <class T>
+struct alignas(sizeof(T) * kLanes < 16 ? sizeof(T) * kLanes : 16) IntPacket {
+  T at[kLanes];
+};
+template <class T>
+LUMIGEN_INLINE Vec load_widened(const T* p, FirstLanes l) {
+  return build([&](int i) { return i < l.n ? float(p[i]) : 0.0f; });
+}
+template <class T>
+LUMIGEN_INLINE Vec load_widened(const T* p, PacketLanes) {
+  const IntPacket<T> packet = *reinterpret_cast<const IntPacket<T>*>(p);
+  return build([&](int i) { return float(packet.at[i]); });
+}
+template <class T>
+LUMIGEN_INLINE Vec load_widened(const T* p, AllLanes) {
+  const bool is_packet = reinterpret_cast<uintptr_t>(p) % alignof(IntPacket<T>) == 0;
+  return is_packet ? load_widened(p, PacketLanes{}) : load_widened(p, FirstLanes{kLanes});
+}
+template <class T, class Lanes>
+LUMIGEN_INLINE Vec load_strided_widened(const T* p, int64_t stride, Lanes lanes) {
+  return build_lanes([&](int i) { return float(p[i * stride]); }, lanes);
 }
 
 // Lane i comes from p[i * stride], and goes there.

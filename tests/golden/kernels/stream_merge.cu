@@ -1,6 +1,7 @@
-// run k01_softmax_simt(t0, t2, t1, out) tasks 1
-#define LUMIGEN_TEAM 8  // threads that share a row
-#define LUMIGEN_LANES 8  // elements of a Vec
+// run k01_softmax_simt(t0, t2, t1, out) tasks 8
+#define LUMIGEN_THREADS 32  // of a block
+#define LUMIGEN_TEAM 32  // threads that share a row
+#define LUMIGEN_LANES 2  // elements of a Vec
 #include "runtime/index.h"
 #include "runtime/scalar.h"
 #include "runtime/simd.h"
@@ -43,7 +44,7 @@ __global__ void __launch_bounds__(kThreads)
       const float v1 = recip((r0 < -3.4028235e+38f) ? __builtin_nanf("") : r1);
       for_lanes(packed, 64, [&](int i2, auto lanes) {
         Vec acc2 = splat(0.0f);
-        #pragma unroll 8
+        #pragma unroll 32
         for (int k1_part = 0; k1_part < 32; ++k1_part) {
           acc2 = fma(load(parts2 + 64 * i0i1 + i2 + 512 * k1_part, lanes),
               splat(exp(parts0[i0i1 + 8 * k1_part] - ((r0 < -3.4028235e+38f) ? 0.0f : r0))), acc2);
