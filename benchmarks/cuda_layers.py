@@ -235,10 +235,29 @@ ROWS: dict[str, Row] = {
     "triangular_product": Row(
         lambda _, a, b: a.tril() @ b, (bf16(4096, 4096, scale=1 / 64), bf16(4096, 4096))
     ),
+    "triangular_both": Row(
+        lambda _, a, b: a.tril() @ b.tril(),
+        (bf16(2048, 2048, scale=1 / 32), bf16(2048, 2048)),
+    ),
+    "band_product": Row(
+        lambda _, a, b: a.tril().triu(-255) @ b,
+        (bf16(8192, 8192, scale=1 / 16), bf16(8192, 1024)),
+    ),
+    "diagonal_product": Row(lambda _, d, x: d.diag() @ x, (bf16(4096), bf16(4096, 4096))),
+    "one_hot_product": Row(
+        lambda f, i, t: f.one_hot(i, 1000).to(t.dtype) @ t, (below(1000, 8192), bf16(1000, 512))
+    ),
+    "products_16": Row(
+        lambda _, a, b: a @ b, (bf16(16384, 16, 16, scale=1 / 4), bf16(16384, 16, 16))
+    ),
     "products_64": Row(
         lambda _, a, b: a @ b, (bf16(4096, 64, 64, scale=1 / 8), bf16(4096, 64, 64))
     ),
     "product_tall": Row(lambda _, x, w: x @ w, (bf16(262144, 256), bf16(256, 16, scale=1 / 16))),
+    "product_tall_32": Row(lambda _, x, w: x @ w, (bf16(1000000, 32), bf16(32, 32, scale=1 / 6))),
+    "product_deep": Row(
+        lambda _, x, w: x @ w, (bf16(256, 262144, scale=1 / 512), bf16(262144, 64))
+    ),
     **of_rows("gate_up", gated, GATE, GATE),
     **of_rows("qkv", projections, weight(4096, 4096), weight(1024, 4096), weight(1024, 4096)),
     **of_rows("rms_norm_linear", normed_linear, bf16(4096), weight(4096, 4096)),

@@ -71,6 +71,22 @@ def plan_loops(region: Region, machine: Machine, *, in_turns: bool = True) -> Re
     return RegionPlan(region, kernels, pieces.temps)
 
 
+def parts_beside(plan: RegionPlan, machine: Machine) -> RegionPlan | None:
+    """The same with the parts of several reductions as grids of one launch, as those of two products of a row.
+
+    None where there are not several, or one of them reads another.
+    """
+    *parts, last = plan.kernels
+    stores = [s for p in parts for s in p.stores]
+    stored = {s.dst for s in stores}
+    apart = not any(stored.intersection(p.region.reads()) for p in parts)
+    if machine.teams is None or len(parts) < 2 or not apart or last.then is not None:
+        return None
+    root = tuple(loop for p in parts for loop in p.root)
+    beside = KernelPlan(Region(tuple(stores), plan.region.lines), root)
+    return replace(plan, kernels=(beside, last))
+
+
 def _joined(pieces: Split, last: KernelPlan, rest: KernelPlan) -> KernelPlan:
     """One kernel of the last parts and of the rest."""
     arrived = Buffer("arrived", Role.COUNTER, (ix(1),), i32, (0, 0))
