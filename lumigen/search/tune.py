@@ -313,10 +313,12 @@ def _climb(search: Search, climbs: list[Climb], clock: Clock, tell: Callable[[in
         while batch:
             coming = pool.submit(_batch, search, climbs, clock) if apart else None
             for trial in batch:
+                if not clock.fits(0, 1):
+                    break
                 start = monotonic()
                 _run(search, *trial)
                 clock.ran(monotonic() - start)
-            count += len(batch)
+                count += 1
             tell(count)
             batch = coming.result() if coming else []
             batch = batch or _batch(search, climbs, clock)  # what was found opens more
