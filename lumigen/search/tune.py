@@ -21,6 +21,7 @@ from lumigen.errors import LoweringFailed
 from lumigen.lower.assemble import CutUp, LoweredModel
 from lumigen.lower.devices import Device
 from lumigen.lower.plan_region import Candidate
+from lumigen.measuring import Measuring
 from lumigen.passes import Entries
 from lumigen.region import Region
 from lumigen.search import winners
@@ -34,7 +35,6 @@ from lumigen.search.samples import samples_of, typical
 from lumigen.search.trial import Timed, Trials
 from lumigen.target import TARGETS
 from lumigen.target_row import Target
-from lumigen.targets.measuring import Measuring
 
 SHARE = 0.005  # of a model's time: regions of less are left as they are
 FILL, MOST = 2, 16  # choices for each thread that are compiled at the same time; of one region

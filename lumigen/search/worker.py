@@ -18,12 +18,12 @@ from lumigen.emit.counter import Array, fill
 from lumigen.emit.vectors import WEIGHT_SCALE, WEIGHT_STREAM, input_of
 from lumigen.index import Dim
 from lumigen.lower.assemble import LoweredModel
+from lumigen.measuring import Lane, Seconds
 from lumigen.program import Program, Stored, WeightInfo
 from lumigen.search.lanes import measuring_of
 from lumigen.search.samples import Dims, distinct
 from lumigen.search.trial import Job, Timed
 from lumigen.target import parse_target
-from lumigen.targets.measuring import Lane, Seconds
 
 WHOLE = ""  # beside the names of kernels
 CHUNK = 1 << 18  # elements that are compared at a time
