@@ -19,7 +19,7 @@ LARGER: dict[str, tuple[int, str]] = {
         465,
         "one walk over the regions, whose tables all of its steps share",
     ),
-    "lumigen/region.py": (545, "each expression with the one spelling that it has"),
+    "lumigen/region.py": (565, "each expression with the one spelling that it has"),
     "lumigen/index/polynomial.py": (
         590,
         "arithmetic and proofs need each other: bounds simplify quotients",

@@ -36,6 +36,7 @@ from lumigen.lower.operand_names import (
 from lumigen.lower.partition import partition
 from lumigen.lower.parts import Part, take_parts
 from lumigen.lower.periodic import periodic
+from lumigen.lower.pieces_in_place import place_pieces
 from lumigen.lower.plan_region import Candidate
 from lumigen.lower.retype import retype_temporaries
 from lumigen.lower.skeletons import Skeletons
@@ -295,8 +296,10 @@ class _Model:
             self.skeletons.in_loops,
             lambda region: self.device.runs_whole(region, f32),
             self.whole,
+            self.device.selects,
         )
         regions = join_grids(regions, self.skeletons.in_loops, self.beside, self.whole)
+        regions = place_pieces(regions, self.skeletons.in_loops)
         labels = labels_of(graph, regions)
         forms: list[tuple[Region, Canonical, tuple[Repeat, ...]]] = []
         for region in regions:

@@ -17,13 +17,14 @@ from lumigen.errors import LoweringFailed
 from lumigen.index import extent_of
 from lumigen.lower.built import Built
 from lumigen.lower.contract import find_products
-from lumigen.lower.order import Keeps, plan_order
+from lumigen.lower.order import Keeps, PartOf, plan_order
 from lumigen.lower.pieces import plan_pieces
 from lumigen.lower.plan_region import (
     Candidate,
     Scheduled,
     candidate,
     candidates_of_scans,
+    parts_beside,
     plan_loops,
 )
 from lumigen.lower.scan import is_scan
@@ -76,6 +77,8 @@ class Device:
     builders: Mapping[str, Builder]
     runs_whole: Callable[[Region, DType], bool]  # with temporaries of f32 held in the type
     keeps: Keeps  # of native kernels that order rows
+    part_of: PartOf = lambda _length, _kept: 0  # the same
+    selects: Callable[[Region], bool] = lambda _: False  # whether teams do that hold its rows
     rows_in_one_loop: Products | None = None  # where other plans take less time
     special: tuple[Special, ...] = ()
     one_row: bool = False  # a vector times weights is a product like others
@@ -85,7 +88,8 @@ class Device:
     def space(self, region: Region) -> Iterator[Candidate]:
         """What a canonical region can run as, the heuristic's choice first."""
         if region.native:
-            plan = plan_order(region, partial(plan_sweeps, machine=self.machine), self.keeps)
+            copied = partial(plan_sweeps, machine=self.machine)
+            plan = plan_order(region, copied, self.keeps, self.part_of)
             yield candidate(plan, self.schedule)
             return
         if is_scan(region):
@@ -96,7 +100,10 @@ class Device:
         pieces = plan_pieces(region, self.machine)
         if pieces is not None:
             yield candidate(RegionPlan(region, (pieces,)), self.schedule)
-        yield candidate(plan_loops(region, self.machine), self.schedule)
+        loops = plan_loops(region, self.machine)
+        for plan in (parts_beside(loops, self.machine), loops):
+            if plan is not None:
+                yield candidate(plan, self.schedule)
         if self.rows_in_one_loop is not None:
             yield from self.rows_in_one_loop(region, self.schedule)
 

@@ -15,10 +15,12 @@ from lumigen.emit.places import counted_in
 from lumigen.program import KernelParameter
 from lumigen.resources import templates_dir
 from lumigen.targets.cuda.block import declarations, statements_of
+from lumigen.targets.cuda.machines import SM_80
 from lumigen.targets.cuda.operands import BLOCK_TYPES
 from lumigen.targets.cuda.roles import box_lines, is_split, role_lines
 from lumigen.tile import BlockTile, Contract, Stream, TileKind, TileProgram
 
+THREADS = SM_80.teams.threads  # as the headers have it
 HEADERS = {
     "cascade": ("cascade.cuh", "index.h", "scalar.h", "simd.h", "turn.h"),
     "cascade_roles": ("cascade_roles.cuh", "index.h", "scalar.h", "simd.h"),
@@ -47,6 +49,7 @@ class DeviceKernelContext:
     symbol: str  # the name that profilers and sanitizers show
     place: str  # the type in which places are computed
     origin: str  # lines of the model, a literal
+    block: str  # threads of a block, where it has not as many as the headers say
     team: int
     width: int
     headers: tuple[str, ...]
@@ -91,6 +94,7 @@ def kernel_context(
         symbol=symbol(name, origin),
         place=counted_in(program),
         origin=string(origin),
+        block=str(program.threads) if not program.tile and program.threads != THREADS else "",
         team=program.team,
         width=program.width,
         headers=tuple(sorted({*HEADERS[program.skeleton], *lines.headers})),
