@@ -288,7 +288,9 @@ class Contract:
 
     acc is a fragment: each thread holds some of its elements in registers. Operands are zero past the extents of
     `m`, `n` and `k`; what is not held in `element` is rounded to it. Each of `more` is a fragment of the same rows by
-    columns of its own. Where a copy engine brings the operands, `maps` names their tensor maps.
+    columns of its own. Where a copy engine brings the operands, `maps` names their tensor maps; `masks` are then the
+    conditions without which an element of A, and one of B, is zero whatever memory holds, and all of them hold for
+    the points of k in `whole`, from the first to the one after the last.
     """
 
     acc: Buffer
@@ -304,6 +306,8 @@ class Contract:
     element: DType
     more: tuple[tuple[Buffer, Operand], ...] = ()
     maps: tuple[str, ...] = ()
+    masks: tuple[tuple[Cmp, ...], ...] = ()
+    whole: tuple[Ix, ...] = ()
 
 
 @dataclass(frozen=True)

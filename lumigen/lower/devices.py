@@ -6,7 +6,7 @@ that the builders realise is the heuristic's. The rows stand in `targets`, made 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -24,6 +24,7 @@ from lumigen.lower.plan_region import (
     Scheduled,
     candidate,
     candidates_of_scans,
+    parts_beside,
     plan_loops,
 )
 from lumigen.lower.scan import is_scan
@@ -54,6 +55,16 @@ class Special:
 
     architecture: str
     schedules: Callable[[KernelPlan], tuple[tuple[tuple[Cmp, ...], Schedule], ...]]
+
+
+@dataclass(frozen=True)
+class SpecialKernel:
+    """A kernel that runs on one architecture, where conditions hold."""
+
+    architecture: str
+    conditions: tuple[Cmp, ...]
+    sizes: Schedule
+    built: Built
 
 
 @dataclass(frozen=True)
@@ -89,7 +100,10 @@ class Device:
         pieces = plan_pieces(region, self.machine)
         if pieces is not None:
             yield candidate(RegionPlan(region, (pieces,)), self.schedule)
-        yield candidate(plan_loops(region, self.machine), self.schedule)
+        loops = plan_loops(region, self.machine)
+        for plan in (parts_beside(loops, self.machine), loops):
+            if plan is not None:
+                yield candidate(plan, self.schedule)
         if self.rows_in_one_loop is not None:
             yield from self.rows_in_one_loop(region, self.schedule)
 
@@ -128,6 +142,26 @@ class Device:
                 return found, built
             reasons.append(built.reason)
         raise LoweringFailed(step="lower", what=f"no plan is realised: {'; '.join(reasons)}")
+
+    def variants(self, found: Candidate, architectures: Collection[str]) -> Iterator[SpecialKernel]:
+        """What runs instead of a plan's one kernel on some of these architectures, each in the order that it is asked.
+
+        A schedule that `found` wants and that its builder refuses is the heuristic's.
+        """
+        if len(found.plan.kernels) != 1 or found.plan.region.native:
+            return
+        (plan,), wanted = found.plan.kernels, iter(found.special)
+        for special in self.special:
+            if special.architecture not in architectures:
+                continue
+            for conditions, heuristic in special.schedules(plan):
+                own = next(wanted, heuristic)
+                built = self.build(plan, own)
+                if isinstance(built, Illegal):
+                    own, built = heuristic, self.build(plan, heuristic)
+                if isinstance(built, Illegal):
+                    raise LoweringFailed(step="variants", what=built.reason)
+                yield SpecialKernel(special.architecture, conditions, own, built)
 
     def in_loops(self, region: Region) -> bool:
         """Whether a region runs as vector loops."""

@@ -22,8 +22,10 @@ from lumigen.lower.of_places import with_elements
 from lumigen.region import (
     Buffer,
     Expr,
+    Read,
     Reduce,
     Region,
+    Role,
     Scan,
     Store,
     map_expr,
@@ -128,8 +130,14 @@ def _partners(
             if found is not None:
                 yield i, unify_axes(found)
             continue
-        joined = _joined(earlier, made)
-        if joined is not None and in_loops(earlier.region) and in_loops(made.region):
+        valued = _with_values(made, earlier)
+        joined = _joined(earlier, made if valued is None else valued)
+        if (
+            joined is not None
+            and in_loops(earlier.region)
+            and in_loops(made.region)
+            and (valued is None or in_loops(joined))
+        ):
             yield i, joined
         elif (of_rows := _after_results(earlier, made)) is not None and all(
             in_loops(r) for r in (earlier.region, made.region, of_rows)
@@ -139,6 +147,38 @@ def _partners(
             folded = fold_together((earlier.region, made.region))
             if folded is not None and runs_whole(folded):
                 yield i, folded
+
+
+def _with_values(made: Whole, earlier: Whole) -> Whole | None:
+    """The region with what it reads of an earlier one computed by itself, where one loop does: a mean and a variance.
+
+    None where it reads nothing of it, or at other points, or rounded; or where its reductions are over other points
+    than all of the earlier one's.
+    """
+    region, main = made.region, made.region.stores[-1]
+    stored = {s.dst: s for s in earlier.region.stores if s.dst.role is not Role.STATE}
+    nodes = walk(s.value for s in region.stores)
+    found = [e for e in nodes if isinstance(e, Read) and e.source in stored]
+    theirs, own = (_lengths(w) for w in (earlier, made))
+    alike = all(s.axes == main.axes for s in region.stores)
+    if not found or not theirs or not alike or not all(one in theirs for one in own):
+        return None
+    values: dict[Expr, Expr] = {}
+    for e in found:
+        s = stored[e.source]
+        if [a.extent for a in s.axes] != [a.extent for a in main.axes]:
+            return None
+        points: dict[Axis, Ix] = {a: ix(b) for a, b in zip(s.axes, main.axes, strict=True)}
+        if s.dst.dtype is not s.value.dtype or e.at != tuple(i.substitute(points) for i in s.at):
+            return None
+        values[e] = substitute(s.value, points)
+    stores = tuple(replace(s, value=map_expr(s.value, values)) for s in region.stores)
+    return Whole(replace(region, stores=stores))
+
+
+def _lengths(w: Whole) -> list[list[Ix]]:
+    """Of the axes of each reduction."""
+    return [[a.extent for a in e.axes] for e in w.values if isinstance(e, Reduce)]
 
 
 def _nested(a: frozenset[Buffer], b: frozenset[Buffer]) -> bool:

@@ -443,7 +443,7 @@ def _broken_total(s: Accumulator | Finish, facts: Facts, scope: FactScope) -> It
         is_one = made is None or (made.lanes is None and not made.dealt)
         if made is None or is_one or s.source not in scope.locals:
             yield f"{s.source.name} has no lanes to reduce"
-        elif made.monoid is not s.monoid or made.lanes in scope.axes:
+        elif made.monoid is not s.monoid or (made.lanes in scope.axes and not made.dealt):
             yield f"{s.source.name} is still at work, or reduces by {made.monoid.value}"
         return
     if s.lanes is not None and s.name.dtype is not f32:

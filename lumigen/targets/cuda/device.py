@@ -6,7 +6,17 @@ from functools import partial
 
 from lumigen.dtype import DType
 from lumigen.index import Ix
-from lumigen.lower import block_fold, order, pipeline, roles, scan, simt, stream, stream_roles
+from lumigen.lower import (
+    across,
+    block_fold,
+    order,
+    pipeline,
+    roles,
+    scan,
+    simt,
+    stream,
+    stream_roles,
+)
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.beside import find_blocks_beside, find_loops_beside
 from lumigen.lower.block_fold import find_foldable
@@ -65,6 +75,10 @@ def _builders(machine: StreamingGpu, copying: StreamingGpu) -> dict[str, Builder
         "simt": Builder(
             partial(simt.simt, machine=machine),
             sites(loops, {**loops, "turn": (4, 8, 16)}),
+        ),
+        "across": Builder(
+            partial(across.across, machine=machine),
+            sites({"team": (2, 4, 8, 16, 32), "width": width, "threads": (256,), "hold": (0, 1)}),
         ),
         "pipeline": Builder(
             partial(pipeline.pipeline, machine=machine), partial(tiles_of_pipeline, machine=machine)
