@@ -12,7 +12,7 @@ shared stage task args back
 abs add_parts add_wrapping as_bf16 as_f16 as_pairs await_turn bf16_bits build_lanes clear computed contract
 contract_split contract_tiles cos double_mod double_power either_way eq exp exp2 exp2_flushed exp2_scaled f16_bits
 fill_rows fill_tile floor floor_div floor_mod fma fold_max fold_sum for_each_element for_each_row for_lanes for_parts
-for_rows for_scan for_steps greater group_row grow_registers index_max index_min int_mod is_finite is_inf
+for_rows for_scan for_steps greater group_row group_rows grow_registers index_max index_min int_mod is_finite is_inf
 is_last_block is_nan is_packed le load load_between load_bf16 load_f16 load_packed load_phases load_strided
 load_strided_bf16 load_strided_f16 log2 lt map_all map_elements map_within mask_affine mask_all mask_and mask_lanes
 mask_not mask_or max_nan max_ordered min_nan min_ordered mod multiplier multiply multiply_bf16 multiply_direct_b

@@ -315,6 +315,17 @@ class Copies:
     )
 
 
+@dataclass(frozen=True)
+class RadixTiles:
+    """Rows that many blocks put in order: constants of the headers, and who shares a row."""
+
+    digit: int  # bits of a digit at most: kDigitBits
+    tile: int  # elements that a block places at a time: kTile
+    blocks: int  # that share all rows at most, as many as run at one time
+    resident: int  # of a multiprocessor
+    longest: int  # places of a row that its headers count
+
+
 @dataclass(frozen=True, eq=False)
 class Gpu(Machine):
     """A GPU, by its architecture."""
@@ -323,6 +334,7 @@ class Gpu(Machine):
     multiprocessors: int  # that should all have something to do
     shared_bytes: int  # that a block has at most
     ordered: int  # elements that a block orders at a time: kOrdered of the headers
+    radix: RadixTiles | None  # none where each row is one block's
     products: ProductTiles
 
     @property

@@ -534,6 +534,31 @@ class GroupPlaces:
 
 
 @dataclass(frozen=True)
+class GroupRows:
+    """The same of all rows, by all tasks together: row `row` of `dst`, of `place`'s points by `value`.
+
+    Tasks share the chunks of each row. They leave each other `keys` (rows, places), `pairs` of keys and places for
+    each pass but the last, and `counts` of digits; `drawn` counts their tasks, and is 0 after the last.
+    """
+
+    dst: Buffer
+    groups: Ix
+    row: Axis
+    place: Axis
+    value: Expr
+    chunks: Ix
+    keys: Buffer
+    pairs: Buffer
+    counts: Buffer
+    drawn: Buffer
+
+    @property
+    def shared(self) -> tuple[Buffer, ...]:
+        """What the tasks leave each other."""
+        return (self.keys, self.pairs, self.counts, self.drawn)
+
+
+@dataclass(frozen=True)
 class Fill:
     """Every element of a scratch tile."""
 
@@ -571,6 +596,7 @@ Stmt = Union[
     Keep,
     Order,
     GroupPlaces,
+    GroupRows,
     ScanCarry,
     Advance,
     ScanLanes,

@@ -30,6 +30,7 @@ from lumigen.tile import (
     Finish,
     For,
     GroupPlaces,
+    GroupRows,
     Hold,
     Keep,
     Let,
@@ -177,8 +178,19 @@ class Statements:
             case GroupPlaces():
                 how = f"<{self.place}>" if self.dialect.counts else ""
                 return r.lines(self._row(f"group_row{how}", s, s.groups, r))
+            case GroupRows():
+                return r.lines(self._rows(s, r))
             case _:
                 return self.dialect.tiles(s, self, r)
+
+    def _rows(self, s: GroupRows, r: Renderer) -> str:
+        """A call that groups all rows, by a function of the row and the place in it."""
+        r.uses.headers.add("groups.cuh")
+        sizes = ", ".join(r.index(i) for i in (s.row.extent, s.groups, s.place.extent, s.chunks))
+        memory = ", ".join(r.use(str(b)) for b in s.shared)
+        at = ", ".join(f"{self.place} {axis.name}" for axis in (s.row, s.place))
+        group = f"[&]({at}) {{ return {r.scalar(s.value).code}; }}"
+        return f"group_rows({r.use(str(s.dst))}, {sizes}, {memory}, {group});"
 
     def _row(self, function: str, s: Order | GroupPlaces, count: Ix, r: Renderer) -> str:
         """A call that puts the places of a row into an order, which a function of the place decides."""

@@ -48,6 +48,7 @@ from lumigen.tile import (
     ForRows,
     ForTile,
     GroupPlaces,
+    GroupRows,
     Hold,
     Keep,
     Let,
@@ -196,6 +197,8 @@ class _Task:
                 self.memory[s.dst.name][:] = s.value
             case Order() | GroupPlaces():
                 self.order(s)
+            case GroupRows():
+                self.group_rows(s)
             case _:
                 self.streamed(s)
 
@@ -286,6 +289,21 @@ class _Task:
         self.memory[s.dst.name][
             self.inside(s.dst, self.element(s.dst, s.at) + np.arange(len(places)))
         ] = places
+
+    def group_rows(self, s: GroupRows) -> None:
+        """By the task that comes last, as nothing before it reads what they make."""
+        drawn = self.memory[s.drawn.name]
+        rows, count = self.number(s.row.extent), self.number(s.place.extent)
+        drawn[0] = (drawn[0] + 1) % (rows * self.number(s.chunks))
+        if drawn[0] != 0:
+            return
+        size = self.number(s.groups) + 1 + count
+        for row in range(rows):
+            self.axes[s.row], self.axes[s.place] = row, np.arange(count)
+            values = np.broadcast_to(self.value(s.value), (count,))
+            places = NATIVE["groups"](values, size)
+            self.memory[s.dst.name][self.inside(s.dst, row * size + np.arange(size))] = places
+        del self.axes[s.row], self.axes[s.place]
 
     def scan(self, s: ScanLanes) -> None:
         """One lane after the other."""

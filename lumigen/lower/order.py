@@ -13,8 +13,10 @@ from dataclasses import replace
 from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, Ix, extent_of, ix
 from lumigen.lower.built import Built, check
+from lumigen.lower.radix import group_rows
 from lumigen.lower.scope import Names, Scope
 from lumigen.lower.simt import dims_of
+from lumigen.machine import RadixTiles
 from lumigen.ops import NATIVE
 from lumigen.plan import KernelPlan, Loop, Native, NotRealised, RegionPlan
 from lumigen.region import Buffer, Region, Role, Store, read, substitute
@@ -25,6 +27,7 @@ Keeps = Callable[
     [Ix, Ix], bool
 ]  # whether a kernel orders rows so long and keeps so many places of each
 SITES = ("threads",)
+SITES_OF_MANY = ("threads", "blocks")
 LANES = 4  # that the device's headers are told of, and no statement uses
 
 
@@ -61,14 +64,19 @@ def _whole(store: Store, length: Ix) -> Store:
     return Store(dst, (*rows, axis), (*store.at[:-1], ix(axis)), value)
 
 
-def order(plan: KernelPlan, sizes: Schedule) -> Built:
-    """The kernel of a plan of one native kernel; NotRealised where it has other steps."""
-    check(sizes, SITES)
+def order(plan: KernelPlan, sizes: Schedule, radix: RadixTiles | None = None) -> Built:
+    """The kernel of a plan of one native kernel; NotRealised where it has other steps.
+
+    Site `blocks`, where a device can: so many share all rows, 0 if each row is one task's.
+    """
+    check(sizes, SITES if radix is None else SITES_OF_MANY)
     (grid,) = plan.root
     if len(grid.body) != 1 or not isinstance(step := grid.body[0], Native) or grid.where:
         raise NotRealised("a native kernel stands alone in its grid")
     if grid.axes != step.store.axes[:-1]:
         raise NotRealised("a native kernel has whole rows")
+    if radix is not None and sizes["blocks"]:
+        return group_rows(plan.region, step, sizes, radix)
     store = step.store
     *rows, last = store.axes
     (source,) = plan.region.reads()

@@ -17,6 +17,7 @@ from lumigen.lower.cascade import Cascade
 from lumigen.lower.contract import Columns, Contraction, Products, find_products, is_paired
 from lumigen.lower.contractions import is_cheap, is_plain
 from lumigen.lower.pipeline import are_counted, multiplied_in
+from lumigen.lower.radix import is_long
 from lumigen.lower.row_fold import RowFold
 from lumigen.lower.scope import kernel_reductions
 from lumigen.lower.sliding import schedule_of_sliding
@@ -197,8 +198,8 @@ def schedule_of_block(plan: KernelPlan, machine: Gpu) -> Schedule:
                 return of_pair(found, machine)
             (sizes,) = fastest((found,), multiplied_in(found.rows, found.columns), machine)
             return sizes
-        case Native():
-            return schedule("order", {"threads": teams.threads})
+        case Native() as step:
+            return _of_native(plan, step, machine)
         case _ if _scans(plan):
             return schedule("scan", {"threads": teams.threads, "width": _width(plan, teams)})
         case _:
@@ -206,6 +207,16 @@ def schedule_of_block(plan: KernelPlan, machine: Gpu) -> Schedule:
             sizes = {"vectors": teams.vectors, "repeated": teams.repeated, "hold": int(not joined)}
             sizes |= {"blocks": teams.joined_blocks * joined, "threads": teams.threads}
             return schedule("simt", sizes | {"width": _width(plan, teams)})
+
+
+def _of_native(plan: KernelPlan, step: Native, machine: Gpu) -> Schedule:
+    """A row is a block's, or that of many blocks where it is longer than a block orders at a time."""
+    sizes = schedule("order", {"threads": machine.teams.threads})
+    if machine.radix is None:
+        return sizes
+    (source,) = plan.region.reads()
+    shared = is_long(step, source, machine.radix, machine.ordered)
+    return sizes.at("blocks", machine.radix.blocks * shared)
 
 
 def schedule_of_streaming(plan: KernelPlan, machine: StreamingGpu) -> Schedule:

@@ -37,6 +37,7 @@ from lumigen.tile import (
     ForRows,
     ForTile,
     GroupPlaces,
+    GroupRows,
     Hold,
     Keep,
     Let,
@@ -216,6 +217,10 @@ def _matrix(s: Stmt) -> str:
         case GroupPlaces():
             where = f"{s.place} in 0 .. {s.place.extent}"
             return f"{s.dst}{_at(s.at)} = {s.groups} groups of {where} by {show_expr(s.value)}"
+        case GroupRows():
+            where = f"{s.row} in 0 .. {s.row.extent}, {s.place} in 0 .. {s.place.extent}"
+            how = f"{s.chunks} chunks, {', '.join(map(str, s.shared))}"
+            return f"{s.dst} = {s.groups} groups of {where} by {show_expr(s.value)} in {how}"
         case Fill():
             return f"fill {s.dst} = {s.value:.9g}"
         case _:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from lumigen.condition import Cmp
-from lumigen.dtype import computed, f32, i64
+from lumigen.dtype import computed, f32, i32, i64
 from lumigen.errors import VerifyFailed
 from lumigen.index import ix
 from lumigen.region import (
@@ -31,6 +31,7 @@ from lumigen.tile import (
     ForRows,
     ForTile,
     GroupPlaces,
+    GroupRows,
     Hold,
     Keep,
     Let,
@@ -289,6 +290,8 @@ def _broken_statement(s: Stmt, facts: Facts, scope: FactScope) -> Iterator[str]:
             yield from _broken_store(s, facts, scope)
         case Order() | GroupPlaces():
             yield from _broken_order(s, facts, scope)
+        case GroupRows():
+            yield from _broken_groups(s, facts, scope)
         case _:
             yield from _broken_matrix(s, facts, scope)
 
@@ -500,3 +503,22 @@ def _broken_order(s: Order | GroupPlaces, facts: Facts, scope: FactScope) -> Ite
     if isinstance(s, GroupPlaces) and not s.value.dtype.is_int:
         yield f"groups are numbered by {s.value.dtype}"
     yield from broken_value(s.value, facts, replace(scope, axes=scope.axes | {s.place}), None)
+
+
+def _broken_groups(s: GroupRows, facts: Facts, scope: FactScope) -> Iterator[str]:
+    """Every task comes here, and what they leave each other is theirs alone."""
+    yield from broken_use(s.dst, facts)
+    yield from broken_indices((s.groups, s.chunks), facts, scope)
+    if scope.given or scope.lanes is not None or {s.row, s.place} & scope.axes:
+        yield "not reached by every task, or not once"
+    if s.dst.dtype is not i64 or not s.value.dtype.is_int:
+        yield f"places in {s.dst} of {s.dst.dtype}, groups numbered by {s.value.dtype}"
+    held = ((s.keys, i32), (s.pairs, i64), (s.counts, i32), (s.drawn, i32))
+    for b, dtype in held:
+        role = Role.COUNTER if b is s.drawn else Role.WORKSPACE
+        yield from broken_use(b, facts)
+        if b.role is not role or b.dtype is not dtype:
+            yield f"{b} is no {role.value} of {dtype}"
+    yield from broken_size(s.keys, s.row.extent * s.place.extent, scope)
+    inside = scope.axes | {s.row, s.place}
+    yield from broken_value(s.value, facts, replace(scope, axes=inside), None)

@@ -82,7 +82,10 @@ def _builders(machine: StreamingGpu, copying: StreamingGpu) -> dict[str, Builder
         "scan": Builder(
             partial(scan.scan, machine=machine), sites({"threads": threads, "width": width})
         ),
-        "order": Builder(order.order, sites()),
+        "order": Builder(
+            partial(order.order, radix=machine.radix),
+            sites({"threads": (machine.teams.threads,), "blocks": (0, machine.multiprocessors)}),
+        ),
         "stream": Builder(
             partial(stream.stream, machine=machine), partial(tiles_of_stream, machine=machine)
         ),

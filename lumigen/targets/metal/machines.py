@@ -95,6 +95,7 @@ APPLE7 = Gpu(
     teams=TEAMS,
     multiprocessors=CORES,
     shared_bytes=32 * 1024,
+    radix=None,
     ordered=NEVER,  # a row is ordered by counting, however long it is
     products=PRODUCTS,
 )

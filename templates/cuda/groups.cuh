@@ -1,0 +1,74 @@
+// The places of long rows' elements by group, and where each group begins among them, by many blocks.
+#pragma once
+
+#include "radix.cuh"
+
+namespace LUMIGEN_NS {
+
+// How many of `count` keys in order are less than `key`: a warp asks at 32 of them at a time.
+LUMIGEN_INLINE int count_less(const int32_t* keys, int count, int key) {
+  const int lane = threadIdx.x % kWarp;
+  int low = 0, high = count;
+  while (low < high) {
+    const int step = (high - low + kWarp - 1) / kWarp, at = low + (lane + 1) * step - 1;
+    const int less = __popc(__ballot_sync(~0u, at < high && keys[at] < key));
+    low += less * step;
+    high = low + step - 1 < high ? low + step - 1 : high;
+  }
+  return low;
+}
+
+// first[g] = how many of `count` keys in order are at most g, for begin <= g < end.
+template <class Out>
+LUMIGEN_INLINE void find_groups(Out* first, int begin, int end, const int32_t* keys, int count) {
+  __shared__ int ends[2];
+  const int warp = threadIdx.x / kWarp;
+  if (warp < 2) {
+    const int found = count_less(keys, count, warp == 0 ? begin + 1 : end);
+    if (threadIdx.x % kWarp == 0) ends[warp] = found;
+  }
+  __syncthreads();
+  for (int g = begin + threadIdx.x; g < end; g += kThreads) {
+    int low = ends[0], high = ends[1];
+    while (low < high) {
+      const int middle = low + (high - low) / 2;
+      const bool is_less = keys[middle] <= g;
+      low = is_less ? middle + 1 : low;
+      high = is_less ? high : middle;
+    }
+    first[g] = low;
+  }
+}
+
+// The same as group_row of each row, `groups + 1 + count` elements of `out` apart. group(row, place) is an
+// integer; `keys` has rows of `count`.
+template <class Out, class Group>
+LUMIGEN_INLINE void group_rows(Out* out, int rows, int groups, int count, int chunks, int32_t* keys,
+                               int64_t* pairs, int32_t* counts, int32_t* drawn, const Group& group) {
+  __shared__ RadixShared shared;
+  const RadixRows of = {rows, count, chunks, 32 - __clz(groups + 1)};
+  const RadixMemory memory = {reinterpret_cast<KeyedPlace*>(pairs), counts, reinterpret_cast<Drawn*>(drawn)};
+  const int64_t size = static_cast<int64_t>(groups) + 1 + count;
+  const int sorted = 3 * of.passes();
+  const auto key = [&](int row, int place) -> uint32_t {
+    const int64_t g = static_cast<int64_t>(group(row, place));
+    return static_cast<uint32_t>(g < 0 ? 0 : g < groups ? g + 1 : groups + 1);
+  };
+  const auto put = [&](int row, uint32_t i, const KeyedPlace& e) {
+    out[row * size + groups + 1 + i] = static_cast<Out>(e.place);
+    keys[static_cast<int64_t>(row) * count + i] = static_cast<int32_t>(e.key);
+  };
+  const auto tasks = [&](int phase) { return phase < sorted ? radix_tasks(of, phase) : rows * chunks; };
+  for_phases(memory.drawn, sorted + 1, tasks, [&](int phase, int task) {
+    if (phase < sorted) {
+      radix_task(shared, of, memory, phase, task, key, put);
+      return;
+    }
+    const int row = task / chunks, chunk = task % chunks;
+    const int64_t all = int64_t{groups} + 1;
+    const int begin = static_cast<int>(all * chunk / chunks), end = static_cast<int>(all * (chunk + 1) / chunks);
+    find_groups(out + row * size, begin, end, keys + static_cast<int64_t>(row) * count, count);
+  });
+}
+
+}  // namespace LUMIGEN_NS

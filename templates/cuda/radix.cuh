@@ -1,0 +1,204 @@
+// Long rows put in order by many blocks: a stable sort by digits, the lowest first.
+//
+// A pass has three phases. Each chunk of a row counts its digits; each digit adds up what the chunks ahead
+// have; then each element goes behind what stands before it: lesser digits, the same digit in chunks ahead,
+// and in its own chunk ahead of it. So the order is one alone, whichever way blocks take to it.
+#pragma once
+
+#include "phases.cuh"
+
+namespace LUMIGEN_NS {
+
+constexpr int kDigitBits = 11;              // at most
+constexpr int kDigits = 1 << kDigitBits;    // at most
+constexpr int kWarps = kThreads / kWarp;    // of a block
+constexpr int kTaken = 16;                  // elements that a thread places at a time
+constexpr int kTile = kThreads * kTaken;    // the same of a block
+
+// A key and a place of the row it stands for, in this order, so that 8 bytes move at once.
+struct KeyedPlace {
+  uint32_t key, place;
+};
+
+// Rows of `count` elements in `chunks` whole tiles or so, keys of `bits`.
+struct RadixRows {
+  int rows, count, chunks, bits;
+
+  LUMIGEN_INLINE int passes() const { return (bits + kDigitBits - 1) / kDigitBits; }
+  LUMIGEN_INLINE int digit_bits() const { return (bits + passes() - 1) / passes(); }
+  LUMIGEN_INLINE int digits() const { return 1 << digit_bits(); }
+  LUMIGEN_INLINE int begin_of(int chunk) const {
+    const int tiles = (count + kTile - 1) / kTile;
+    const int64_t first = static_cast<int64_t>(tiles) * chunk / chunks * kTile;
+    return first < count ? static_cast<int>(first) : count;
+  }
+};
+
+// Memory that blocks share. `pairs`: rows of count for each pass but the last; `counts`: rows of kDigits by
+// chunks + 1.
+struct RadixMemory {
+  KeyedPlace* pairs;
+  int32_t* counts;
+  Drawn* drawn;
+};
+
+struct RadixShared {
+  uint16_t counts[(kWarps + 1) * kDigits];  // of each warp's elements of a tile, or ahead of them; then of all
+  uint32_t starts[kDigits];                 // where the next element of a digit goes
+  uint32_t sums[kWarps];
+};
+
+// counts[digit] of a chunk.
+template <class Element>
+LUMIGEN_INLINE void count_digits(RadixShared& s, int begin, int end, int shift, int digits,
+                                 const Element& element, int32_t* counts, int stride) {
+  for (int d = threadIdx.x; d < digits; d += kThreads) s.starts[d] = 0;
+  __syncthreads();
+#pragma unroll 8
+  for (int i = begin + threadIdx.x; i < end; i += kThreads) {
+    atomicAdd(&s.starts[element(i).key >> shift & (digits - 1)], 1u);
+  }
+  __syncthreads();
+  for (int d = threadIdx.x; d < digits; d += kThreads) counts[d * stride] = static_cast<int32_t>(s.starts[d]);
+}
+
+// Of one digit what all chunks ahead of each have, and behind them what all have: by a warp.
+LUMIGEN_INLINE void add_chunks(int32_t* counts, int chunks) {
+  const int lane = threadIdx.x % kWarp;
+  int before = 0;
+  for (int first = 0; first < chunks; first += kWarp) {
+    const int chunk = first + lane, own = chunk < chunks ? counts[chunk] : 0;
+    int sum = own;
+    for (int step = 1; step < kWarp; step *= 2) {
+      const int left = __shfl_up_sync(~0u, sum, step);
+      if (lane >= step) sum += left;
+    }
+    if (chunk < chunks) counts[chunk] = before + sum - own;
+    before += __shfl_sync(~0u, sum, kWarp - 1);
+  }
+  if (lane == 0) counts[chunks] = before;
+}
+
+// starts[digit] = how many elements of the row have lesser digits, or this one in chunks ahead.
+LUMIGEN_INLINE void find_starts(RadixShared& s, const int32_t* counts, int chunk, int chunks, int digits) {
+  constexpr int kOwn = (kDigits + kThreads - 1) / kThreads;
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  const int own = (digits + kThreads - 1) / kThreads, first = threadIdx.x * own;
+  uint32_t total[kOwn], sum = 0;
+#pragma unroll
+  for (int n = 0; n < kOwn; ++n) {
+    const bool is_own = n < own && first + n < digits;
+    total[n] = is_own ? counts[(first + n) * (chunks + 1) + chunks] : 0;
+    sum += total[n];
+  }
+  uint32_t until = sum;
+  for (int step = 1; step < kWarp; step *= 2) {
+    const uint32_t left = __shfl_up_sync(~0u, until, step);
+    if (lane >= step) until += left;
+  }
+  if (lane == kWarp - 1) s.sums[warp] = until;
+  __syncthreads();
+  uint32_t before = until - sum;
+  for (int w = 0; w < warp; ++w) before += s.sums[w];
+#pragma unroll
+  for (int n = 0; n < kOwn; ++n) {
+    if (n < own && first + n < digits) {
+      s.starts[first + n] = before + counts[(first + n) * (chunks + 1) + chunk];
+    }
+    before += total[n];
+  }
+  __syncthreads();
+}
+
+// put(place in the order, element) for a tile of a chunk. Warps have neighbouring elements.
+template <class Element, class Put>
+LUMIGEN_INLINE void place_tile(RadixShared& s, int begin, int end, int shift, int digits,
+                               const Element& element, const Put& put) {
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  const int first = begin + warp * kWarp * kTaken + lane;
+  const unsigned ahead = (1u << lane) - 1;
+  uint16_t* const own = s.counts + warp * digits;
+  KeyedPlace taken[kTaken];
+  int rank[kTaken];
+#pragma unroll
+  for (int n = 0; n < kTaken; ++n) {
+    const int i = first + n * kWarp;
+    taken[n] = i < end ? element(i) : KeyedPlace{0, 0};
+  }
+  for (int d = lane; d < digits; d += kWarp) own[d] = 0;
+  __syncwarp();
+#pragma unroll
+  for (int n = 0; n < kTaken; ++n) {
+    const bool is_there = first + n * kWarp < end;
+    const int digit = static_cast<int>(taken[n].key >> shift & (digits - 1));
+    const unsigned same = __match_any_sync(~0u, is_there ? digit : digits);
+    const int before = __popc(same & ahead);
+    if (is_there) rank[n] = own[digit] + before;
+    __syncwarp();
+    if (is_there && before == 0) own[digit] += static_cast<uint16_t>(__popc(same));
+    __syncwarp();
+  }
+  __syncthreads();
+  for (int d = threadIdx.x; d < digits; d += kThreads) {
+    uint16_t before = 0;
+    for (int w = 0; w < kWarps; ++w) {
+      const uint16_t count = s.counts[w * digits + d];
+      s.counts[w * digits + d] = before;
+      before += count;
+    }
+    s.counts[kWarps * digits + d] = before;
+  }
+  __syncthreads();
+#pragma unroll
+  for (int n = 0; n < kTaken; ++n) {
+    const int digit = static_cast<int>(taken[n].key >> shift & (digits - 1));
+    if (first + n * kWarp < end) put(s.starts[digit] + own[digit] + rank[n], taken[n]);
+  }
+  __syncthreads();
+  for (int d = threadIdx.x; d < digits; d += kThreads) s.starts[d] += s.counts[kWarps * digits + d];
+  __syncthreads();
+}
+
+// The tasks of the phases of a sort, three to each pass.
+LUMIGEN_INLINE int radix_tasks(const RadixRows& of, int phase) {
+  return of.rows * (phase % 3 == 1 ? (of.digits() + kWarps - 1) / kWarps : of.chunks);
+}
+
+// One of them. key(row, place) is an element's key; put(row, i, element) takes the i-th one of the order.
+template <class Key, class Put>
+LUMIGEN_INLINE void radix_task(RadixShared& s, const RadixRows& of, const RadixMemory& memory, int phase,
+                               int task, const Key& key, const Put& put) {
+  const int pass = phase / 3, left = of.passes() - 1 - pass, shift = pass * of.digit_bits();
+  const int digits = of.digits(), each = radix_tasks(of, phase) / of.rows;
+  const int row = task / each, part = task % each;
+  const int64_t size = static_cast<int64_t>(of.rows) * of.count, at = static_cast<int64_t>(row) * of.count;
+  int32_t* const counts = memory.counts + static_cast<int64_t>(row) * kDigits * (of.chunks + 1);
+  const KeyedPlace* const from = memory.pairs + left * size + at;
+  KeyedPlace* const to = memory.pairs + (left - 1) * size + at;
+  const auto element = [&](int i) -> KeyedPlace {
+    return pass == 0 ? KeyedPlace{key(row, i), static_cast<uint32_t>(i)} : from[i];
+  };
+  if (phase % 3 == 1) {
+    const int digit = part * kWarps + threadIdx.x / kWarp;
+    if (digit < digits) add_chunks(counts + digit * (of.chunks + 1), of.chunks);
+    return;
+  }
+  const int begin = of.begin_of(part), end = of.begin_of(part + 1);
+  if (phase % 3 == 0) {
+    count_digits(s, begin, end, shift, digits, element, counts + part, of.chunks + 1);
+    return;
+  }
+  find_starts(s, counts, part, of.chunks, digits);
+  for (int first = begin; first < end; first += kTile) {
+    place_tile(s, first, end - first < kTile ? end : first + kTile, shift, digits, element,
+               [&](uint32_t i, const KeyedPlace& e) {
+                 if (left > 0) {
+                   to[i] = e;
+                 } else {
+                   put(row, i, e);
+                 }
+               });
+  }
+}
+
+}  // namespace LUMIGEN_NS
