@@ -22,13 +22,15 @@ COUNTERS = 3  # of the headers' Drawn
 
 
 def is_long(step: Native, source: Buffer, radix: RadixTiles, ordered: int) -> bool:
-    """Whether rows are to be shared by blocks: of more elements than one orders at a time, all of which an int counts."""
+    """Whether blocks are to share rows: of more elements than one orders at a time, which an int counts."""
     long = source.dims[-1].estimate() > ordered
     return long and step.kernel == "groups" and _are_counted(step.store, source, radix)
 
 
 def _are_counted(store: Store, source: Buffer, radix: RadixTiles) -> bool:
-    most = (i.bounds()[1] for i in (source.dims[-1], store.dst.dims[-1], extent_of(store.axes[:-1])))
+    most = (
+        i.bounds()[1] for i in (source.dims[-1], store.dst.dims[-1], extent_of(store.axes[:-1]))
+    )
     return all(n is not None and n < radix.longest for n in most)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from lumigen.condition import Cmp
-from lumigen.dtype import computed, f32, i32, i64
+from lumigen.dtype import computed, f32
 from lumigen.errors import VerifyFailed
 from lumigen.index import ix
 from lumigen.region import (
@@ -76,6 +76,7 @@ from lumigen.verify.facts import (
     broken_use,
     never,
 )
+from lumigen.verify.native import broken_native
 from lumigen.verify.products import broken_fragments, broken_product
 from lumigen.verify.value import broken_operand, broken_value
 
@@ -288,10 +289,8 @@ def _broken_statement(s: Stmt, facts: Facts, scope: FactScope) -> Iterator[str]:
             yield from _broken_accumulate(s, facts, scope)
         case StoreTile():
             yield from _broken_store(s, facts, scope)
-        case Order() | GroupPlaces():
-            yield from _broken_order(s, facts, scope)
-        case GroupRows():
-            yield from _broken_groups(s, facts, scope)
+        case Order() | GroupPlaces() | GroupRows():
+            yield from broken_native(s, facts, scope)
         case _:
             yield from _broken_matrix(s, facts, scope)
 
@@ -488,37 +487,3 @@ def _broken_store(s: StoreTile, facts: Facts, scope: FactScope) -> Iterator[str]
         yield f"lanes of {s.dst.dtype}"
     if s.value.dtype is not s.dst.dtype and not (s.value.dtype.is_float and s.dst.dtype.is_float):
         yield f"a value of {s.value.dtype} in a buffer of {s.dst.dtype}"
-
-
-def _broken_order(s: Order | GroupPlaces, facts: Facts, scope: FactScope) -> Iterator[str]:
-    count = s.kept if isinstance(s, Order) else s.groups
-    yield from broken_use(s.dst, facts)
-    yield from broken_indices((*s.at, count), facts, scope)
-    if s.place in scope.axes or scope.lanes is not None:
-        yield f"{s.place} has a value already, or there are lanes"
-    if s.dst.dtype is not i64 or len(s.at) != len(s.dst.dims):
-        yield f"places in {s.dst}, of {s.dst.dtype}, at {s.at}"
-    if isinstance(s, Order) and never(Cmp(s.place.extent - s.kept), scope.given):
-        yield f"{s.kept} of {s.place.extent} places"
-    if isinstance(s, GroupPlaces) and not s.value.dtype.is_int:
-        yield f"groups are numbered by {s.value.dtype}"
-    yield from broken_value(s.value, facts, replace(scope, axes=scope.axes | {s.place}), None)
-
-
-def _broken_groups(s: GroupRows, facts: Facts, scope: FactScope) -> Iterator[str]:
-    """Every task comes here, and what they leave each other is theirs alone."""
-    yield from broken_use(s.dst, facts)
-    yield from broken_indices((s.groups, s.chunks), facts, scope)
-    if scope.given or scope.lanes is not None or {s.row, s.place} & scope.axes:
-        yield "not reached by every task, or not once"
-    if s.dst.dtype is not i64 or not s.value.dtype.is_int:
-        yield f"places in {s.dst} of {s.dst.dtype}, groups numbered by {s.value.dtype}"
-    held = ((s.keys, i32), (s.pairs, i64), (s.counts, i32), (s.drawn, i32))
-    for b, dtype in held:
-        role = Role.COUNTER if b is s.drawn else Role.WORKSPACE
-        yield from broken_use(b, facts)
-        if b.role is not role or b.dtype is not dtype:
-            yield f"{b} is no {role.value} of {dtype}"
-    yield from broken_size(s.keys, s.row.extent * s.place.extent, scope)
-    inside = scope.axes | {s.row, s.place}
-    yield from broken_value(s.value, facts, replace(scope, axes=inside), None)

@@ -1,0 +1,63 @@
+"""What must hold of the statements of native kernels, which order or group whole rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from lumigen.condition import Cmp
+from lumigen.dtype import i32, i64
+from lumigen.region import Role
+from lumigen.tile import GroupPlaces, GroupRows, Order
+from lumigen.verify.facts import (
+    Facts,
+    FactScope,
+    broken_indices,
+    broken_size,
+    broken_use,
+    never,
+)
+from lumigen.verify.value import broken_value
+
+
+def broken_native(
+    s: Order | GroupPlaces | GroupRows, facts: Facts, scope: FactScope
+) -> Iterator[str]:
+    """What is wrong with it."""
+    yield from (
+        _broken_rows(s, facts, scope) if isinstance(s, GroupRows) else _broken_row(s, facts, scope)
+    )
+
+
+def _broken_row(s: Order | GroupPlaces, facts: Facts, scope: FactScope) -> Iterator[str]:
+    count = s.kept if isinstance(s, Order) else s.groups
+    yield from broken_use(s.dst, facts)
+    yield from broken_indices((*s.at, count), facts, scope)
+    if s.place in scope.axes or scope.lanes is not None:
+        yield f"{s.place} has a value already, or there are lanes"
+    if s.dst.dtype is not i64 or len(s.at) != len(s.dst.dims):
+        yield f"places in {s.dst}, of {s.dst.dtype}, at {s.at}"
+    if isinstance(s, Order) and never(Cmp(s.place.extent - s.kept), scope.given):
+        yield f"{s.kept} of {s.place.extent} places"
+    if isinstance(s, GroupPlaces) and not s.value.dtype.is_int:
+        yield f"groups are numbered by {s.value.dtype}"
+    yield from broken_value(s.value, facts, replace(scope, axes=scope.axes | {s.place}), None)
+
+
+def _broken_rows(s: GroupRows, facts: Facts, scope: FactScope) -> Iterator[str]:
+    """Every task comes here, and what they leave each other is theirs alone."""
+    yield from broken_use(s.dst, facts)
+    yield from broken_indices((s.groups, s.chunks), facts, scope)
+    if scope.given or scope.lanes is not None or {s.row, s.place} & scope.axes:
+        yield "not reached by every task, or not once"
+    if s.dst.dtype is not i64 or not s.value.dtype.is_int:
+        yield f"places in {s.dst} of {s.dst.dtype}, groups numbered by {s.value.dtype}"
+    held = ((s.keys, i32), (s.pairs, i64), (s.counts, i32), (s.drawn, i32))
+    for b, dtype in held:
+        role = Role.COUNTER if b is s.drawn else Role.WORKSPACE
+        yield from broken_use(b, facts)
+        if b.role is not role or b.dtype is not dtype:
+            yield f"{b} is no {role.value} of {dtype}"
+    yield from broken_size(s.keys, s.row.extent * s.place.extent, scope)
+    inside = scope.axes | {s.row, s.place}
+    yield from broken_value(s.value, facts, replace(scope, axes=inside), None)
