@@ -205,8 +205,8 @@ def test_groups_are_what_their_meaning_says(dtype: DType) -> None:
 @pytest.mark.parametrize("name", ["scatter_add", "amax", "index_add", "columns"])
 def test_a_place_visits_its_own_elements_alone(name: str, device: str) -> None:
     """The loop of a reduction goes from where a place's elements begin to where they end."""
-    x, s = lg.spec(5000, 3), lg.spec(20000, 3)
-    given = {"x": x, "i": lg.spec(20000, 3, dtype=lg.i64), "s": s}
+    x, s = lg.spec(5000, 3), lg.spec(12000, 3)
+    given = {"x": x, "i": lg.spec(12000, 3, dtype=lg.i64), "s": s}
     model = lowered(FUNCTIONS[name], TARGETS[device].device, **given)
     texts = [tile_text.show(k.program) for k in model.kernels if k.region.native is None]
     loops = [line for t in texts for line in t.splitlines() if re.match(r"\s*for k0 in", line)]

@@ -10,7 +10,7 @@ then looks at the elements of its own: a time that grows with places and element
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from lumigen.dtype import i64
@@ -103,11 +103,14 @@ class _Places:
         return found.all(-1) if found.dtype.is_bool else found.prod(-1, dtype=found.dtype)
 
     def added(self, src: Tensor) -> Tensor:
-        x = where(self.hits, self.elements(src), zeros_like(self.elements(src)))
-        return x.any(-1) if x.dtype.is_bool else x.sum(-1, dtype=x.dtype)
+        return self.folded(src, "sum", 0)
+
+    def folded(self, src: Tensor, how: str, nothing: Scalar) -> Tensor:
+        """The sum or an extremum of what goes to each place, `nothing` of nothing."""
+        return _folded(where(self.hits, self.elements(src), _as(self.input, nothing)), how)
 
     def reduced(self, src: Tensor, how: str, include_self: bool) -> Tensor:
-        x, hits = self.input, self.hits
+        x = self.input
         touched = self.touched()
         if how in ("sum", "mean"):
             base = x if include_self else where(touched, zeros_like(x), x)
@@ -122,12 +125,31 @@ class _Places:
             found = self.multiplied(src)
             joint = x & found if x.dtype.is_bool else x * found
         elif how == "amax":
-            found = where(hits, self.elements(src), _as(x, fill)).amax(-1)
+            found = self.folded(src, how, fill)
             joint = x | found if x.dtype.is_bool else x.maximum(found)
         else:
-            found = where(hits, self.elements(src), _as(x, fill)).amin(-1)
+            found = self.folded(src, how, fill)
             joint = x & found if x.dtype.is_bool else x.minimum(found)
         return where(touched, joint if include_self else found, x)
+
+
+# Elements of a part: long runs are folded in parts first, which runs share alike. Fewer than so many parts are none.
+PART, PARTS = 256, 64
+
+
+def _folded(x: Tensor, how: str) -> Tensor:
+    """Of the last axis."""
+    if how == "sum":
+        return x.any(-1) if x.dtype.is_bool else x.sum(-1, dtype=x.dtype)
+    return x.amax(-1) if how == "amax" else x.amin(-1)
+
+
+def _joint(a: Tensor, b: Tensor, how: str) -> Tensor:
+    if how == "sum":
+        return a | b if a.dtype.is_bool else a + b
+    if a.dtype.is_bool:
+        return a | b if how == "amax" else a & b
+    return a.maximum(b) if how == "amax" else a.minimum(b)
 
 
 class _Groups(_Places):
@@ -151,6 +173,49 @@ class _Groups(_Places):
     def elements(self, src: Tensor) -> Tensor:
         """Those of one place side by side."""
         return _at(self.written(src), self.order).unsqueeze(self.d)
+
+    def folded(self, src: Tensor, how: str, nothing: Scalar) -> Tensor:
+        if _most(self.order.extents[-1]) < PART * PARTS:
+            return super().folded(src, how, nothing)
+        written, count = self.written(src), self.order.extents[-1]
+        return self.of_runs(lambda at: _at(written, _at(self.order, at)), count, 1, how, nothing)
+
+    def of_runs(
+        self, at: Callable[[Tensor], Tensor], count: Ix, unit: int, how: str, nothing: Scalar
+    ) -> Tensor:
+        """What the elements of each run come to: `count`, each for `unit` of those that are written.
+
+        Parts that lie in one run are folded first, of others nothing. A run is what is ahead of its parts, these, and what
+        is behind them. So no run is folded one element after the other, even if it has most of them.
+        """
+        neutral, part = _as(self.input, nothing), unit * PART
+        first, end = (e.unsqueeze(-1).movedim(-2, self.d) for e in (self.first, self.end))
+        place, elements = counting(self.input, count) * unit, at(counting(self.input, count))
+        inside = (place >= first - first % unit) & (place < end - end % unit)
+        elements = elements.unsqueeze(self.d)
+        if _most(count) < PART * PARTS:
+            return _folded(where(inside, elements, neutral), how)
+        begin = first + (part - first % part) % part
+        behind = inside & (place >= begin) & (place >= end - end % part)
+        ahead = _folded(where(inside & (place < begin), elements, neutral), how)
+        after = _folded(where(behind, elements, neutral), how)
+        parts = self.parts(at, count // PART, unit, how, neutral).movedim(self.d, -1)
+        whole = self.of_runs(lambda p: _at(parts, p), count // PART, part, how, nothing)
+        return _joint(_joint(ahead, whole, how), after, how)
+
+    def parts(
+        self, at: Callable[[Tensor], Tensor], count: Ix, unit: int, how: str, neutral: Tensor
+    ) -> Tensor:
+        """What each part comes to that lies in one run, along `d`."""
+        part, within = counting(self.input, count), counting(self.input, ix(PART))
+        first = part * (PART * unit)
+        owner, last = (
+            _at(self.index, _at(self.order, p)) for p in (first, first + (PART * unit - 1))
+        )
+        length = where(owner == last, PART, 0).unsqueeze(-1).movedim(-2, self.d)
+        elements = at((part.unsqueeze(-1) * PART + within).flatten())
+        elements = elements.reshape(*elements.extents[:-1], count, PART).movedim(-2, self.d)
+        return _folded(where(within < length, elements, neutral), how)
 
     def touched(self) -> Tensor:
         return (self.end > self.first).movedim(-1, self.d)
