@@ -523,7 +523,7 @@ class GroupPlaces:
     """`dst[at ..]` = of `place`'s points by `value`, an integer: how many are below each group, then they by group.
 
     The groups are 0, .., `groups` - 1; the first `groups` + 1 elements are counts, then come as many places as there
-    are. Points of no group come before the first one or after the last one, equal ones by place.
+    are, if they are `placed`. Points of no group come before the first one or after the last one, equal ones by place.
     """
 
     dst: Buffer
@@ -531,14 +531,16 @@ class GroupPlaces:
     groups: Ix
     place: Axis
     value: Expr
+    placed: bool = True
 
 
 @dataclass(frozen=True)
 class GroupRows:
     """The same of all rows, by all tasks together: row `row` of `dst`, of `place`'s points by `value`.
 
-    Tasks share the chunks of each row. They leave each other `keys` (rows, places), `pairs` of keys and places for
-    each pass but the last, and `counts` of digits; `drawn` counts their tasks, and is 0 after the last.
+    Tasks share the chunks of each row. What they leave each other is in `shared`: keys (rows, places), pairs of keys
+    and places for each pass but the last, and counts of digits; or, if places are not `placed`, counts of groups and
+    of chunks. The last one counts their tasks, and is 0 after all of them.
     """
 
     dst: Buffer
@@ -547,15 +549,13 @@ class GroupRows:
     place: Axis
     value: Expr
     chunks: Ix
-    keys: Buffer
-    pairs: Buffer
-    counts: Buffer
-    drawn: Buffer
+    shared: tuple[Buffer, ...]
+    placed: bool = True
 
     @property
-    def shared(self) -> tuple[Buffer, ...]:
-        """What the tasks leave each other."""
-        return (self.keys, self.pairs, self.counts, self.drawn)
+    def drawn(self) -> Buffer:
+        """The counter."""
+        return self.shared[-1]
 
 
 @dataclass(frozen=True)

@@ -121,8 +121,9 @@ def _order_of(root: _Scope, region: Region, dst: Buffer, element: Axis) -> None:
         f"const int64_t start = {root.index(start)};",
         f"const auto row = [&](int64_t place) {{ return {root.names.buffer(source)}(start + place); }};",
     ]
-    if region.native == "groups":
-        sizes = f"{root.index(kept - count - 1)}, {root.index(count)}"
+    if region.native in ("groups", "starts"):
+        groups = kept - 1 if region.native == "starts" else kept - count - 1
+        sizes = f"{root.index(groups)}, {root.index(count)}"
         function = root.names.ours("entry_of_groups")
         root.lines.append(f"return {function}({root.index(rank)}, {sizes}, row);")
     else:

@@ -177,7 +177,8 @@ class Statements:
                 return r.lines(self._row(f"order_row<{how}>", s, s.kept, r))
             case GroupPlaces():
                 how = f"<{self.place}>" if self.dialect.counts else ""
-                return r.lines(self._row(f"group_row{how}", s, s.groups, r))
+                function = "group_row" if s.placed else "group_starts"
+                return r.lines(self._row(f"{function}{how}", s, s.groups, r))
             case GroupRows():
                 return r.lines(self._rows(s, r))
             case _:
@@ -190,7 +191,8 @@ class Statements:
         memory = ", ".join(r.use(str(b)) for b in s.shared)
         at = ", ".join(f"{self.place} {axis.name}" for axis in (s.row, s.place))
         group = f"[&]({at}) {{ return {r.scalar(s.value).code}; }}"
-        return f"group_rows({r.use(str(s.dst))}, {sizes}, {memory}, {group});"
+        function = "group_rows" if s.placed else "count_rows"
+        return f"{function}({r.use(str(s.dst))}, {sizes}, {memory}, {group});"
 
     def _row(self, function: str, s: Order | GroupPlaces, count: Ix, r: Renderer) -> str:
         """A call that puts the places of a row into an order, which a function of the place decides."""

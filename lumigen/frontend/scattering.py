@@ -85,6 +85,10 @@ class _Places:
         """How many elements go to each place."""
         return self.hits.sum(-1)
 
+    def sizes(self) -> Tensor:
+        """The same."""
+        return self.count()
+
     def last(self, src: Tensor) -> Tensor:
         """The last element that goes to each place, else what is there."""
         count = self.hits.extents[-1]
@@ -159,10 +163,7 @@ class _Groups(_Places):
         """Whether each number in the order of places is one of those that each place has."""
         count, n = self.input.extents[self.d], at.extents[-1]
         self.index = _narrowed(at)
-        rows = self.index.extents[:-1]
-        several = [e for e in rows if e != 1]
-        groups = at.of(native.groups(self.index.reshape(*several, n).edge, count))
-        groups = groups.reshape(*rows, count + 1 + n)
+        groups = self.rows_of(native.groups, count)
         self.order = groups.narrow(-1, count + 1, n)  # (.., elements)
         self.first = groups.narrow(-1, 0, count)  # (.., places)
         self.end = groups.narrow(-1, 1, count)
@@ -170,9 +171,29 @@ class _Groups(_Places):
         first, end = (e.unsqueeze(-1).movedim(-2, self.d) for e in (self.first, self.end))
         return (number >= first) & (number < end)
 
+    def rows_of(self, kernel: Callable[[Edge, Ix], Edge], count: Ix) -> Tensor:
+        """What a native kernel gives of the rows of indices."""
+        *rows, n = self.index.extents
+        several = [e for e in rows if e != 1]
+        found = self.index.of(kernel(self.index.reshape(*several, n).edge, count))
+        return found.reshape(*rows, found.extents[-1])
+
     def elements(self, src: Tensor) -> Tensor:
         """Those of one place side by side."""
         return _at(self.written(src), self.order).unsqueeze(self.d)
+
+    def added(self, src: Tensor) -> Tensor:
+        """Of what is the same for all elements nothing is read."""
+        if src.dtype.is_bool or not _is_same(src, self.d):
+            return super().added(src)
+        value = src.narrow(self.d, 0, 1).to(self.input.dtype)
+        return self.sizes().type_as(value) * value
+
+    def sizes(self) -> Tensor:
+        """How many elements go to each place, where nothing else of them counts."""
+        starts = self.rows_of(native.starts, self.input.extents[self.d])
+        count = self.input.extents[self.d]
+        return (starts.narrow(-1, 1, count) - starts.narrow(-1, 0, count)).movedim(-1, self.d)
 
     def folded(self, src: Tensor, how: str, nothing: Scalar) -> Tensor:
         if _most(self.order.extents[-1]) < PART * PARTS:
@@ -185,8 +206,8 @@ class _Groups(_Places):
     ) -> Tensor:
         """What the elements of each run come to: `count`, each for `unit` of those that are written.
 
-        Parts that lie in one run are folded first, of others nothing. A run is what is ahead of its parts, these, and what
-        is behind them. So no run is folded one element after the other, even if it has most of them.
+        Parts that lie in one run are folded first, of others nothing. A run is what is ahead of its parts,
+        these, and what is behind them. So no run is folded one element after the other, however long it is.
         """
         neutral, part = _as(self.input, nothing), unit * PART
         first, end = (e.unsqueeze(-1).movedim(-2, self.d) for e in (self.first, self.end))
@@ -250,12 +271,16 @@ class _Groups(_Places):
 
 def _narrowed(x: Tensor) -> Tensor:
     """The tensor with one point of each axis but the last that it does not vary with."""
+    for d in range(x.ndim - 1):
+        x = x.narrow(d, 0, 1) if _is_same(x, d) else x
+    return x
+
+
+def _is_same(x: Tensor, d: int) -> bool:
+    """Whether all along dimension `d` is one element as the view of the tensor says."""
     axes = positions(x.extents)
     at, valid = x.edge.view.at(tuple(map(ix, axes)))
-    varying = frozenset[Axis]().union(*(i.axes for i in at), *(c.axes for c in valid))
-    for d, axis in enumerate(axes[:-1]):
-        x = x if axis in varying else x.narrow(d, 0, 1)
-    return x
+    return axes[d] not in frozenset[Axis]().union(*(i.axes for i in at), *(c.axes for c in valid))
 
 
 def _at(rows: Tensor, places: Tensor) -> Tensor:
@@ -424,7 +449,8 @@ def index_reduce(
 
 def counted(index: Tensor, places: Extent) -> Tensor:
     """How many of the indices (n,) name each place below `places`, as i64."""
-    return _places(index.new_zeros(places, dtype=i64), 0, index).count()
+    found = _places(index.new_zeros(places, dtype=i64), 0, index)
+    return found.sizes()
 
 
 # --- by several tensors, and by masks -------------------------------------------------------------

@@ -282,7 +282,8 @@ class _Task:
         values = np.broadcast_to(self.value(s.value), np.shape(self.axes[s.place]))
         del self.axes[s.place]
         if isinstance(s, GroupPlaces):
-            places = NATIVE["groups"](values, self.number(s.groups) + 1 + len(values))
+            size = self.number(s.groups) + 1 + len(values) * s.placed
+            places = NATIVE["groups" if s.placed else "starts"](values, size)
         else:
             rule = NATIVE["order_descending" if s.descending else "order"]
             places = rule(values, self.number(s.kept))
@@ -297,11 +298,11 @@ class _Task:
         drawn[0] = (drawn[0] + 1) % (rows * self.number(s.chunks))
         if drawn[0] != 0:
             return
-        size = self.number(s.groups) + 1 + count
+        size = self.number(s.groups) + 1 + count * s.placed
         for row in range(rows):
             self.axes[s.row], self.axes[s.place] = row, np.arange(count)
             values = np.broadcast_to(self.value(s.value), (count,))
-            places = NATIVE["groups"](values, size)
+            places = NATIVE["groups" if s.placed else "starts"](values, size)
             self.memory[s.dst.name][self.inside(s.dst, row * size + np.arange(size))] = places
         del self.axes[s.row], self.axes[s.place]
 

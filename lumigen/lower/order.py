@@ -1,8 +1,9 @@
 """order: the builder of native kernels that sort the places of each row by its elements.
 
-Before: a region whose native kernel is `order`, `order_descending` or `groups`.  After: a tile program in which a task
-sorts one row, all of it or its first places, or groups it. If a device cannot select the first places of so long a row,
-a first kernel sorts whole rows and a second one copies the first places.
+Before: a region whose native kernel is `order`, `order_descending`, `groups` or `starts`.  After: a tile program in
+which a task sorts one row, all of it or its first places, or groups it; or, of long rows, in which all tasks group all
+of them together. If a device cannot select the first places of so long a row, a first kernel sorts whole rows and a
+second one copies the first places.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import replace
 from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, Ix, extent_of, ix
 from lumigen.lower.built import Built, check
-from lumigen.lower.radix import group_rows
+from lumigen.lower.radix import GROUPING, group_rows, groups_of
 from lumigen.lower.scope import Names, Scope
 from lumigen.lower.simt import dims_of
 from lumigen.machine import RadixTiles
@@ -38,7 +39,7 @@ def plan_order(region: Region, copied: Callable[[Region], KernelPlan], keeps: Ke
     if region.native not in NATIVE or store.at != tuple(map(ix, store.axes)):
         raise LoweringFailed(step="order", what=f"no native kernel {region.native} of {store.dst}")
     length, kept = source.dims[-1], store.dst.dims[-1]
-    if region.native == "groups" or length is kept or keeps(length, kept):
+    if region.native in GROUPING or length is kept or keeps(length, kept):
         return RegionPlan(region, (_planned(region),))
     whole = _whole(store, length)
     first = replace(region, stores=(whole,))
@@ -87,14 +88,15 @@ def order(plan: KernelPlan, sizes: Schedule, radix: RadixTiles | None = None) ->
     at = tuple(map(ix, rows))
     value = read(source, (*at, ix(place)))
     start = (*at, ix(0))
-    if step.kernel == "groups":
-        groups = last.extent - place.extent - 1
-        top.stmts.append(GroupPlaces(store.dst, start, groups, place, value))
+    if step.kernel in GROUPING:
+        groups = groups_of(step, place.extent)
+        placed = step.kernel == "groups"
+        top.stmts.append(GroupPlaces(store.dst, start, groups, place, value, placed))
     else:
         descending = step.kernel == "order_descending"
         top.stmts.append(Order(store.dst, start, last.extent, place, value, descending))
     program = TileProgram(
-        "groups" if step.kernel == "groups" else "order",
+        "groups" if step.kernel in GROUPING else "order",
         plan.region.buffers(),
         dims_of(plan.region),
         task,

@@ -216,11 +216,13 @@ def _matrix(s: Stmt) -> str:
             return f"{s.dst}{_at(s.at)} = first {s.kept} of {where} by {show_expr(s.value)}{way}"
         case GroupPlaces():
             where = f"{s.place} in 0 .. {s.place.extent}"
-            return f"{s.dst}{_at(s.at)} = {s.groups} groups of {where} by {show_expr(s.value)}"
+            what = f"{'' if s.placed else 'starts of '}{s.groups} groups"
+            return f"{s.dst}{_at(s.at)} = {what} of {where} by {show_expr(s.value)}"
         case GroupRows():
             where = f"{s.row} in 0 .. {s.row.extent}, {s.place} in 0 .. {s.place.extent}"
             how = f"{s.chunks} chunks, {', '.join(map(str, s.shared))}"
-            return f"{s.dst} = {s.groups} groups of {where} by {show_expr(s.value)} in {how}"
+            what = f"{'' if s.placed else 'starts of '}{s.groups} groups"
+            return f"{s.dst} = {what} of {where} by {show_expr(s.value)} in {how}"
         case Fill():
             return f"fill {s.dst} = {s.value:.9g}"
         case _:

@@ -52,12 +52,12 @@ def _broken_rows(s: GroupRows, facts: Facts, scope: FactScope) -> Iterator[str]:
         yield "not reached by every task, or not once"
     if s.dst.dtype is not i64 or not s.value.dtype.is_int:
         yield f"places in {s.dst} of {s.dst.dtype}, groups numbered by {s.value.dtype}"
-    held = ((s.keys, i32), (s.pairs, i64), (s.counts, i32), (s.drawn, i32))
-    for b, dtype in held:
+    for b in s.shared:
         role = Role.COUNTER if b is s.drawn else Role.WORKSPACE
         yield from broken_use(b, facts)
-        if b.role is not role or b.dtype is not dtype:
-            yield f"{b} is no {role.value} of {dtype}"
-    yield from broken_size(s.keys, s.row.extent * s.place.extent, scope)
+        if b.role is not role or b.dtype not in (i32, i64):
+            yield f"{b} is no {role.value} of integers"
+    if s.placed:
+        yield from broken_size(s.shared[0], s.row.extent * s.place.extent, scope)
     inside = scope.axes | {s.row, s.place}
     yield from broken_value(s.value, facts, replace(scope, axes=inside), None)

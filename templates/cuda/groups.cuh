@@ -71,4 +71,68 @@ LUMIGEN_INLINE void group_rows(Out* out, int rows, int groups, int count, int ch
   });
 }
 
+// sizes[e] += how many places from begin to end have key e < entries: in shared memory first where that has
+// room. Integers add up to the same in any order.
+template <class Key>
+LUMIGEN_INLINE void count_entries(int32_t* shared, int32_t* sizes, int entries, int begin, int end, const Key& key) {
+  const bool is_shared = entries <= kDigits;
+  int32_t* const to = is_shared ? shared : sizes;
+  if (is_shared) {
+    for (int e = threadIdx.x; e < entries; e += kThreads) shared[e] = 0;
+    __syncthreads();
+  }
+#pragma unroll 8
+  for (int first = begin; first < end; first += kThreads) {
+    const int place = first + threadIdx.x, e = place < end ? key(place) : entries;
+    int is_one = 0;  // a warp whose elements are all the same adds them at once
+    __match_all_sync(~0u, e, &is_one);
+    if (e < entries && (!is_one || threadIdx.x % kWarp == 0)) atomicAdd(to + e, is_one ? kWarp : 1);
+  }
+  if (!is_shared) return;
+  __syncthreads();
+  for (int e = threadIdx.x; e < entries; e += kThreads) {
+    if (shared[e] != 0) atomicAdd(sizes + e, shared[e]);
+  }
+}
+
+// The same as group_starts of each row. `sizes`: rows of groups + 1; `sums`: rows of `chunks`.
+template <class Group>
+LUMIGEN_INLINE void count_rows(int64_t* out, int rows, int groups, int count, int chunks, int32_t* sizes,
+                               int32_t* sums, int32_t* drawn, const Group& group) {
+  __shared__ int32_t shared[kDigits];
+  const int entries = groups + 1;  // of what is less than all groups, then of each group
+  const auto ends = [&](int64_t all, int chunk) { return static_cast<int>(all * chunk / chunks); };
+  const auto tasks = [&](int) { return rows * chunks; };
+  for_phases(reinterpret_cast<Drawn*>(drawn), 4, tasks, [&](int phase, int task) {
+    const int row = task / chunks, chunk = task % chunks;
+    const int begin = ends(entries, chunk), end = ends(entries, chunk + 1);
+    int32_t* const own = sizes + static_cast<int64_t>(row) * entries;
+    if (phase == 0) {
+      for (int e = begin + threadIdx.x; e < end; e += kThreads) own[e] = 0;
+    } else if (phase == 1) {
+      const auto key = [&](int place) {
+        const int64_t g = static_cast<int64_t>(group(row, place));
+        return static_cast<int>(g < 0 ? 0 : g < groups ? g + 1 : entries);
+      };
+      count_entries(shared, own, entries, ends(count, chunk), ends(count, chunk + 1), key);
+    } else if (phase == 2) {
+      int32_t sum = 0, all = 0;
+      for (int e = begin + threadIdx.x; e < end; e += kThreads) sum += own[e];
+      sum_ahead(sum, &all);
+      if (threadIdx.x == 0) sums[task] = all;
+    } else {
+      int32_t sum = 0, before = 0;
+      for (int c = threadIdx.x; c < chunk; c += kThreads) sum += sums[row * chunks + c];
+      sum_ahead(sum, &before);
+      for (int first = begin; first < end; first += kThreads) {
+        const int e = first + threadIdx.x, size = e < end ? own[e] : 0;
+        int32_t all = 0;
+        const int32_t ahead = sum_ahead(size, &all);
+        if (e < end) out[static_cast<int64_t>(row) * entries + e] = before + ahead + size;
+        before += all;
+      }
+    }
+  });
+}
+
 }  // namespace LUMIGEN_NS

@@ -6,12 +6,12 @@
 #pragma once
 
 #include "phases.cuh"
+#include "sums.cuh"
 
 namespace LUMIGEN_NS {
 
 constexpr int kDigitBits = 11;              // at most
 constexpr int kDigits = 1 << kDigitBits;    // at most
-constexpr int kWarps = kThreads / kWarp;    // of a block
 constexpr int kTaken = 16;                  // elements that a thread places at a time
 constexpr int kTile = kThreads * kTaken;    // the same of a block
 
@@ -45,7 +45,6 @@ struct RadixMemory {
 struct RadixShared {
   uint16_t counts[(kWarps + 1) * kDigits];  // of each warp's elements of a tile, or ahead of them; then of all
   uint32_t starts[kDigits];                 // where the next element of a digit goes
-  uint32_t sums[kWarps];
 };
 
 // counts[digit] of a chunk.
@@ -82,7 +81,6 @@ LUMIGEN_INLINE void add_chunks(int32_t* counts, int chunks) {
 // starts[digit] = how many elements of the row have lesser digits, or this one in chunks ahead.
 LUMIGEN_INLINE void find_starts(RadixShared& s, const int32_t* counts, int chunk, int chunks, int digits) {
   constexpr int kOwn = (kDigits + kThreads - 1) / kThreads;
-  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int own = (digits + kThreads - 1) / kThreads, first = threadIdx.x * own;
   uint32_t total[kOwn], sum = 0;
 #pragma unroll
@@ -91,15 +89,7 @@ LUMIGEN_INLINE void find_starts(RadixShared& s, const int32_t* counts, int chunk
     total[n] = is_own ? counts[(first + n) * (chunks + 1) + chunks] : 0;
     sum += total[n];
   }
-  uint32_t until = sum;
-  for (int step = 1; step < kWarp; step *= 2) {
-    const uint32_t left = __shfl_up_sync(~0u, until, step);
-    if (lane >= step) until += left;
-  }
-  if (lane == kWarp - 1) s.sums[warp] = until;
-  __syncthreads();
-  uint32_t before = until - sum;
-  for (int w = 0; w < warp; ++w) before += s.sums[w];
+  uint32_t all = 0, before = sum_ahead(sum, &all);
 #pragma unroll
   for (int n = 0; n < kOwn; ++n) {
     if (n < own && first + n < digits) {
