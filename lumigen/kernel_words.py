@@ -17,7 +17,7 @@ int_mod is_finite is_inf is_last_block is_nan is_packed le load load_between loa
 load_phases load_strided load_strided_bf16 load_strided_f16 log2 lt map_all map_elements map_within mask_affine
 mask_all mask_and mask_lanes mask_not mask_or max_nan max_ordered min_nan min_ordered mod multiplier multiply
 multiply_bf16 multiply_direct_b multiply_direct_b_bf16 multiply_fragment multiply_one multiply_row multiply_row_panels
-multiply_streamed multiply_wrapping ne one_by_one order_row pack_a pack_a_along pack_a_along_bf16 pack_a_bf16
+multiply_streamed multiply_wrapping ne one_by_one order_row order_rows pack_a pack_a_along pack_a_along_bf16 pack_a_bf16
 pack_a_from pack_a_from_bf16 pack_b pack_b_along pack_b_along_bf16 pack_b_bf16 pack_b_from pack_b_from_bf16 pack_runs
 polynomial power random_bits recip reduce_add reduce_max round_bf16 round_f16 scale_rows scan_lanes select sin splat
 sqrt store store_bf16 store_f16 store_strided store_strided_bf16 store_strided_f16 subtract_wrapping team_number

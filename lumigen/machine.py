@@ -323,6 +323,7 @@ class RadixTiles:
     tile: int  # elements that a block places at a time: kTile
     blocks: int  # that share all rows at most, as many as run at one time
     resident: int  # of a multiprocessor
+    long: int  # elements of a row for which this pays, however many rows there are
     longest: int  # places of a row that its headers count
 
 

@@ -559,6 +559,29 @@ class GroupRows:
 
 
 @dataclass(frozen=True)
+class OrderRows:
+    """The same as Order of all rows, by all tasks together: row `row` of `dst`, of all of `place`'s points by `value`.
+
+    `bits` tell values from each other. `shared` is what the tasks leave each other, as of GroupRows: pairs of keys and
+    places for each pass but the last, counts of digits, and the counter.
+    """
+
+    dst: Buffer
+    row: Axis
+    place: Axis
+    value: Expr
+    descending: bool
+    bits: int
+    chunks: Ix
+    shared: tuple[Buffer, ...]
+
+    @property
+    def drawn(self) -> Buffer:
+        """The counter."""
+        return self.shared[-1]
+
+
+@dataclass(frozen=True)
 class Fill:
     """Every element of a scratch tile."""
 
@@ -597,6 +620,7 @@ Stmt = Union[
     Order,
     GroupPlaces,
     GroupRows,
+    OrderRows,
     ScanCarry,
     Advance,
     ScanLanes,

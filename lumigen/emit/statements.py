@@ -18,7 +18,7 @@ from lumigen.emit.expression import (
 from lumigen.emit.lines import Lines, joined, used
 from lumigen.emit.packets import Packets
 from lumigen.errors import LoweringFailed
-from lumigen.index import Axis, Ix
+from lumigen.index import Axis, Ix, ix
 from lumigen.lower.scope import address
 from lumigen.ops import Op
 from lumigen.region import Expr, Monoid, Read, prim
@@ -35,6 +35,7 @@ from lumigen.tile import (
     Keep,
     Let,
     Order,
+    OrderRows,
     ScanCarry,
     ScanLanes,
     Stmt,
@@ -172,27 +173,32 @@ class Statements:
         """A statement on whole rows, or on tiles, which each target has functions of its own for."""
         match s:
             case Order():
-                way = "kDescending" if s.descending else "kAscending"
-                how = f"{way}, {self.place}" if self.dialect.counts else way
+                how = f"{_way(s)}, {self.place}" if self.dialect.counts else _way(s)
                 return r.lines(self._row(f"order_row<{how}>", s, s.kept, r))
             case GroupPlaces():
                 how = f"<{self.place}>" if self.dialect.counts else ""
                 function = "group_row" if s.placed else "group_starts"
                 return r.lines(self._row(f"{function}{how}", s, s.groups, r))
-            case GroupRows():
+            case GroupRows() | OrderRows():
                 return r.lines(self._rows(s, r))
             case _:
                 return self.dialect.tiles(s, self, r)
 
-    def _rows(self, s: GroupRows, r: Renderer) -> str:
-        """A call that groups all rows, by a function of the row and the place in it."""
-        r.uses.headers.add("groups.cuh")
-        sizes = ", ".join(r.index(i) for i in (s.row.extent, s.groups, s.place.extent, s.chunks))
+    def _rows(self, s: GroupRows | OrderRows, r: Renderer) -> str:
+        """A call that groups or orders all rows, by a function of the row and the place in it."""
+        r.uses.headers.add("groups.cuh" if isinstance(s, GroupRows) else "orders.cuh")
+        if isinstance(s, GroupRows):
+            function = "group_rows" if s.placed else "count_rows"
+            sizes = (s.row.extent, s.groups, s.place.extent, s.chunks)
+        else:
+            function = f"order_rows<{_way(s)}>"
+            sizes = (s.row.extent, s.place.extent, s.chunks, ix(s.bits))
         memory = ", ".join(r.use(str(b)) for b in s.shared)
         at = ", ".join(f"{self.place} {axis.name}" for axis in (s.row, s.place))
-        group = f"[&]({at}) {{ return {r.scalar(s.value).code}; }}"
-        function = "group_rows" if s.placed else "count_rows"
-        return f"{function}({r.use(str(s.dst))}, {sizes}, {memory}, {group});"
+        value = f"[&]({at}) {{ return {r.scalar(s.value).code}; }}"
+        return (
+            f"{function}({r.use(str(s.dst))}, {', '.join(map(r.index, sizes))}, {memory}, {value});"
+        )
 
     def _row(self, function: str, s: Order | GroupPlaces, count: Ix, r: Renderer) -> str:
         """A call that puts the places of a row into an order, which a function of the place decides."""
@@ -341,3 +347,7 @@ def _value(e: Expr, lanes: Axis | None, r: Renderer) -> str:
     if lanes is None:
         return r.scalar(e).code
     return r.mask(e) if e.dtype is boolean else r.vector(e).code
+
+
+def _way(s: Order | OrderRows) -> str:
+    return "kDescending" if s.descending else "kAscending"

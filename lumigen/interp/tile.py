@@ -58,6 +58,7 @@ from lumigen.tile import (
     Multiply,
     Operand,
     Order,
+    OrderRows,
     Pack,
     PackColumns,
     PackRuns,
@@ -197,8 +198,8 @@ class _Task:
                 self.memory[s.dst.name][:] = s.value
             case Order() | GroupPlaces():
                 self.order(s)
-            case GroupRows():
-                self.group_rows(s)
+            case GroupRows() | OrderRows():
+                self.rows(s)
             case _:
                 self.streamed(s)
 
@@ -278,33 +279,35 @@ class _Task:
             self.locals[s.into.name] = both(total, value)
 
     def order(self, s: Order | GroupPlaces) -> None:
-        self.axes[s.place] = np.arange(self.number(s.place.extent))
-        values = np.broadcast_to(self.value(s.value), np.shape(self.axes[s.place]))
-        del self.axes[s.place]
-        if isinstance(s, GroupPlaces):
-            size = self.number(s.groups) + 1 + len(values) * s.placed
-            places = NATIVE["groups" if s.placed else "starts"](values, size)
-        else:
-            rule = NATIVE["order_descending" if s.descending else "order"]
-            places = rule(values, self.number(s.kept))
-        self.memory[s.dst.name][
-            self.inside(s.dst, self.element(s.dst, s.at) + np.arange(len(places)))
-        ] = places
+        size = s.kept if isinstance(s, Order) else s.groups + 1 + s.place.extent * int(s.placed)
+        self.order_row(s, self.element(s.dst, s.at), self.number(size))
 
-    def group_rows(self, s: GroupRows) -> None:
+    def rows(self, s: GroupRows | OrderRows) -> None:
         """By the task that comes last, as nothing before it reads what they make."""
         drawn = self.memory[s.drawn.name]
-        rows, count = self.number(s.row.extent), self.number(s.place.extent)
+        rows, size = self.number(s.row.extent), s.place.extent
         drawn[0] = (drawn[0] + 1) % (rows * self.number(s.chunks))
         if drawn[0] != 0:
             return
-        size = self.number(s.groups) + 1 + count * s.placed
+        if isinstance(s, GroupRows):
+            size = s.groups + 1 + size * int(s.placed)
         for row in range(rows):
-            self.axes[s.row], self.axes[s.place] = row, np.arange(count)
-            values = np.broadcast_to(self.value(s.value), (count,))
-            places = NATIVE["groups" if s.placed else "starts"](values, size)
-            self.memory[s.dst.name][self.inside(s.dst, row * size + np.arange(size))] = places
-        del self.axes[s.row], self.axes[s.place]
+            self.axes[s.row] = row
+            self.order_row(s, row * self.number(size), self.number(size))
+        del self.axes[s.row]
+
+    def order_row(self, s: Order | OrderRows | GroupPlaces | GroupRows, at: int, size: int) -> None:
+        """What a native kernel gives of a row, `size` elements from `at` on."""
+        self.axes[s.place] = np.arange(self.number(s.place.extent))
+        values = np.broadcast_to(self.value(s.value), np.shape(self.axes[s.place]))
+        del self.axes[s.place]
+        if isinstance(s, Order | OrderRows):
+            kernel = "order_descending" if s.descending else "order"
+        else:
+            kernel = "groups" if s.placed else "starts"
+        self.memory[s.dst.name][self.inside(s.dst, at + np.arange(size))] = NATIVE[kernel](
+            values, size
+        )
 
     def scan(self, s: ScanLanes) -> None:
         """One lane after the other."""

@@ -14,7 +14,7 @@ from dataclasses import replace
 from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, Ix, extent_of, ix
 from lumigen.lower.built import Built, check
-from lumigen.lower.radix import GROUPING, group_rows, groups_of
+from lumigen.lower.radix import GROUPING, groups_of, rows_together
 from lumigen.lower.scope import Names, Scope
 from lumigen.lower.simt import dims_of
 from lumigen.machine import RadixTiles
@@ -77,7 +77,7 @@ def order(plan: KernelPlan, sizes: Schedule, radix: RadixTiles | None = None) ->
     if grid.axes != step.store.axes[:-1]:
         raise NotRealised("a native kernel has whole rows")
     if radix is not None and sizes["blocks"]:
-        return group_rows(plan.region, step, sizes, radix)
+        return rows_together(plan.region, step, sizes, radix)
     store = step.store
     *rows, last = store.axes
     (source,) = plan.region.reads()

@@ -1,38 +1,145 @@
-"""radix: the kernel in which many blocks group long rows together, by passes over the digits of their groups.
+"""radix: kernels in which many blocks order or group long rows together, by passes over the digits of their keys.
 
-Before: a plan of the native kernel `groups` alone in its grid, of rows whose places and groups an int counts.  After:
-one tile program of which each task is a block that takes a share of the chunks of all rows, whatever it is. What the
-blocks leave each other has the size of a few rows.
+Before: a plan of a native kernel alone in its grid, of rows whose places and groups an int counts.  After: one tile
+program of which each task is a block that takes a share of the chunks of all rows. What the blocks leave each other has
+the size of a few rows.
 """
 
 from __future__ import annotations
 
-from lumigen.dtype import i32, i64
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lumigen.dtype import DType, bf16, boolean, f16, f32, i8, i32, i64, u8
 from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, maximum, minimum, unravel
 from lumigen.lower.built import Built
 from lumigen.lower.contract import number
 from lumigen.lower.simt import dims_of
 from lumigen.machine import RadixTiles
 from lumigen.plan import Native, NotRealised
-from lumigen.region import Buffer, Region, Role, Store, const, read
+from lumigen.region import Buffer, Expr, Region, Role, Store, buffers_of, const, read
 from lumigen.schedule import Schedule
-from lumigen.tile import GroupRows, TileProgram
+from lumigen.tile import GroupRows, OrderRows, TileProgram
 
 COUNTERS = 3  # of the headers' Drawn
 GROUPING = ("groups", "starts")
+# bits of a key that tell values from each other: of floats those of their 32 that the type has
+BITS: Mapping[DType, int] = {f32: 32, f16: 19, bf16: 16, i32: 32, i8: 8, u8: 8, boolean: 1}
 
 
-def is_long(step: Native, source: Buffer, radix: RadixTiles, ordered: int) -> bool:
-    """Whether blocks are to share rows: of more elements than one orders at a time, which an int counts."""
-    long = source.dims[-1].estimate() > ordered
-    return long and step.kernel in GROUPING and _are_counted(step.store, source, radix)
+def is_shared(step: Native, source: Buffer, radix: RadixTiles, ordered: int) -> bool:
+    """Whether blocks are to share rows: long ones, or, if rows are few, those that a block does not order at once."""
+    length, rows = source.dims[-1].estimate(), extent_of(step.store.axes[:-1]).estimate()
+    few = radix.blocks // radix.resident
+    long = length > ordered and (rows <= few or length >= radix.long)
+    return long and _refused(step, source, radix) is None
 
 
-def _are_counted(store: Store, source: Buffer, radix: RadixTiles) -> bool:
-    most = (
-        i.bounds()[1] for i in (source.dims[-1], store.dst.dims[-1], extent_of(store.axes[:-1]))
+def _refused(step: Native, source: Buffer, radix: RadixTiles) -> str | None:
+    """Why many blocks cannot run a native kernel together; None if they can."""
+    store = step.store
+    counted = (source.dims[-1], store.dst.dims[-1], extent_of(store.axes[:-1]))
+    most = [i.bounds()[1] for i in counted]
+    if any(n is None or n >= radix.longest for n in most):
+        return f"{counted} places are more than an int counts"
+    if step.kernel in GROUPING:
+        return None
+    if source.dtype not in BITS:
+        return f"{source.dtype} has more bits than a key"
+    return None if store.dst.dims[-1] == source.dims[-1] else "some of a row's places alone"
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of a native kernel, and how many chunks of each blocks share: a number of the launch, or known."""
+
+    row: Axis
+    place: Axis
+    chunks: Ix
+    wanted: Ix
+
+    def counts(self, radix: RadixTiles) -> Buffer:
+        """Of each digit in each chunk, and in all."""
+        digits = ix(1 << radix.digit)
+        return _left("counts", (self.row.extent, digits, self.wanted + 1), i32)
+
+    def pairs(self, passes: Ix) -> Buffer:
+        """Keys with places, between two passes."""
+        return _left("pairs", (passes, self.row.extent, self.place.extent), i64)
+
+
+def _left(name: str, dims: tuple[Ix, ...], dtype: DType) -> Buffer:
+    return Buffer(name, Role.WORKSPACE, dims, dtype)
+
+
+def rows_together(region: Region, step: Native, sizes: Schedule, radix: RadixTiles) -> Built:
+    """The kernel; NotRealised where blocks cannot share its rows."""
+    store = step.store
+    (source,) = region.reads()
+    if why := _refused(step, source, radix):
+        raise NotRealised(why)
+    axes = store.axes[:-1]
+    row, place = Axis("row", extent_of(axes)), Axis("place", source.dims[-1])
+    share = maximum(1, sizes["blocks"] // maximum(1, row.extent))
+    wanted = maximum(1, minimum(share, ceildiv(place.extent, radix.tile)))
+    chunks = wanted if wanted.is_const else ix(number("chunks", wanted, dims_of(region)))
+    at = unravel(row, axes)
+    value = read(source, (*(at[a] for a in axes), ix(place)))
+    rows = _Rows(row, place, chunks, wanted)
+    is_grouping = step.kernel in GROUPING
+    of = _grouped(step, rows, radix, value) if is_grouping else _ordered(step, rows, radix, value)
+    task, counter = Axis("task", row.extent * chunks), Axis("counter", ix(COUNTERS))
+    none = Store(of.drawn, (counter,), (ix(counter),), const(0, i32))
+    program = TileProgram(
+        "groups" if is_grouping else "order",
+        (*region.buffers(), *of.shared),
+        dims_of(region),
+        task,
+        task.extent,
+        (),
+        (of,),
+        numbers=tuple((a, wanted) for a in chunks.atoms() if isinstance(a, Dim)),
+        threads=sizes["threads"],
+        width=4,
+        blocks=radix.resident,
     )
-    return all(n is not None and n < radix.longest for n in most)
+    meaning = Region((store, none), region.lines, region.native)
+    return Built(program, meaning, temps=of.shared[:-1])
+
+
+def _drawn() -> Buffer:
+    return Buffer("drawn", Role.COUNTER, (ix(COUNTERS),), i32, (0, 0))
+
+
+def _ordered(step: Native, rows: _Rows, radix: RadixTiles, value: Expr) -> OrderRows:
+    (source,) = buffers_of(value)
+    bits = BITS[source.dtype]
+    passes = ix(-(-bits // radix.digit) - 1)
+    shared = (rows.pairs(passes), rows.counts(radix), _drawn())
+    descending = step.kernel == "order_descending"
+    return OrderRows(
+        step.store.dst, rows.row, rows.place, value, descending, bits, rows.chunks, shared
+    )
+
+
+def groups_of(step: Native, places: Ix) -> Ix:
+    """How many groups there are, of rows of so many places."""
+    results = step.store.axes[-1].extent - 1
+    return results - places if step.kernel == "groups" else results
+
+
+def _grouped(step: Native, rows: _Rows, radix: RadixTiles, value: Expr) -> GroupRows:
+    groups, placed = groups_of(step, rows.place.extent), step.kernel == "groups"
+    count = rows.row.extent
+    if placed:
+        keys = _left("keys", (count, rows.place.extent), i32)
+        left = (keys, rows.pairs(_passes_but_one(groups, radix.digit)), rows.counts(radix))
+    else:
+        left = (_left("sizes", (count, groups + 1), i32), _left("sums", (count, rows.wanted), i32))
+    shared = (*left, _drawn())
+    return GroupRows(
+        step.store.dst, groups, rows.row, rows.place, value, rows.chunks, shared, placed
+    )
 
 
 def _passes_but_one(groups: Ix, digit: int) -> Ix:
@@ -42,65 +149,3 @@ def _passes_but_one(groups: Ix, digit: int) -> Ix:
     for more in several:
         out = out + minimum(1, more)
     return out
-
-
-def group_rows(region: Region, step: Native, sizes: Schedule, radix: RadixTiles) -> Built:
-    """The kernel; NotRealised where an int does not count the rows or the kernel is another one."""
-    store = step.store
-    (source,) = region.reads()
-    if step.kernel not in GROUPING or not _are_counted(store, source, radix):
-        raise NotRealised(f"{step.kernel} of {source} by many blocks")
-    rows = store.axes[:-1]
-    row, place = Axis("row", extent_of(rows)), Axis("place", source.dims[-1])
-    groups = groups_of(step, place.extent)
-    share = maximum(1, sizes["blocks"] // maximum(1, row.extent))
-    wanted = maximum(1, minimum(share, ceildiv(place.extent, radix.tile)))
-    chunks = wanted if wanted.is_const else ix(number("chunks", wanted, dims_of(region)))
-    drawn = Buffer("drawn", Role.COUNTER, (ix(COUNTERS),), i32, (0, 0))
-    placed = step.kernel == "groups"
-    left = _of_places if placed else _of_counts
-    shared = (*left(row.extent, place.extent, groups, wanted, radix), drawn)
-    at = unravel(row, rows)
-    value = read(source, (*(at[a] for a in rows), ix(place)))
-    task, counter = Axis("task", row.extent * chunks), Axis("counter", ix(COUNTERS))
-    none = Store(drawn, (counter,), (ix(counter),), const(0, i32))
-    program = TileProgram(
-        "groups",
-        (*region.buffers(), *shared),
-        dims_of(region),
-        task,
-        task.extent,
-        (),
-        (GroupRows(store.dst, groups, row, place, value, chunks, shared, placed),),
-        numbers=tuple((a, wanted) for a in chunks.atoms() if isinstance(a, Dim)),
-        threads=sizes["threads"],
-        width=4,
-        blocks=radix.resident,
-    )
-    meaning = Region((store, none), region.lines, region.native)
-    return Built(program, meaning, temps=shared[:-1])
-
-
-def groups_of(step: Native, places: Ix) -> Ix:
-    """How many groups there are, of rows of so many places."""
-    results = step.store.axes[-1].extent - 1
-    return results - places if step.kernel == "groups" else results
-
-
-def _of_places(
-    rows: Ix, places: Ix, groups: Ix, chunks: Ix, radix: RadixTiles
-) -> tuple[Buffer, ...]:
-    """Keys in order, keys with places between passes, counts of digits."""
-    return (
-        Buffer("keys", Role.WORKSPACE, (rows, places), i32),
-        Buffer("pairs", Role.WORKSPACE, (_passes_but_one(groups, radix.digit), rows, places), i64),
-        Buffer("counts", Role.WORKSPACE, (rows, ix(1 << radix.digit), chunks + 1), i32),
-    )
-
-
-def _of_counts(rows: Ix, _: Ix, groups: Ix, chunks: Ix, __: RadixTiles) -> tuple[Buffer, ...]:
-    """Elements of each group, and of the groups of each chunk."""
-    return (
-        Buffer("sizes", Role.WORKSPACE, (rows, groups + 1), i32),
-        Buffer("sums", Role.WORKSPACE, (rows, chunks), i32),
-    )

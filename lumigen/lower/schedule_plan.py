@@ -17,7 +17,7 @@ from lumigen.lower.cascade import Cascade
 from lumigen.lower.contract import Columns, Contraction, Products, find_products, is_paired
 from lumigen.lower.contractions import is_cheap, is_plain
 from lumigen.lower.pipeline import are_counted, multiplied_in
-from lumigen.lower.radix import is_long
+from lumigen.lower.radix import is_shared
 from lumigen.lower.row_fold import RowFold
 from lumigen.lower.scope import kernel_reductions
 from lumigen.lower.sliding import schedule_of_sliding
@@ -215,7 +215,7 @@ def _of_native(plan: KernelPlan, step: Native, machine: Gpu) -> Schedule:
     if machine.radix is None:
         return sizes
     (source,) = plan.region.reads()
-    shared = is_long(step, source, machine.radix, machine.ordered)
+    shared = is_shared(step, source, machine.radix, machine.ordered)
     return sizes.at("blocks", machine.radix.blocks * shared)
 
 

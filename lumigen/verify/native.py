@@ -8,12 +8,11 @@ from dataclasses import replace
 from lumigen.condition import Cmp
 from lumigen.dtype import i32, i64
 from lumigen.region import Role
-from lumigen.tile import GroupPlaces, GroupRows, Order
+from lumigen.tile import GroupPlaces, GroupRows, Order, OrderRows
 from lumigen.verify.facts import (
     Facts,
     FactScope,
     broken_indices,
-    broken_size,
     broken_use,
     never,
 )
@@ -21,12 +20,11 @@ from lumigen.verify.value import broken_value
 
 
 def broken_native(
-    s: Order | GroupPlaces | GroupRows, facts: Facts, scope: FactScope
+    s: Order | OrderRows | GroupPlaces | GroupRows, facts: Facts, scope: FactScope
 ) -> Iterator[str]:
     """What is wrong with it."""
-    yield from (
-        _broken_rows(s, facts, scope) if isinstance(s, GroupRows) else _broken_row(s, facts, scope)
-    )
+    together = isinstance(s, OrderRows | GroupRows)
+    yield from _broken_rows(s, facts, scope) if together else _broken_row(s, facts, scope)
 
 
 def _broken_row(s: Order | GroupPlaces, facts: Facts, scope: FactScope) -> Iterator[str]:
@@ -44,20 +42,22 @@ def _broken_row(s: Order | GroupPlaces, facts: Facts, scope: FactScope) -> Itera
     yield from broken_value(s.value, facts, replace(scope, axes=scope.axes | {s.place}), None)
 
 
-def _broken_rows(s: GroupRows, facts: Facts, scope: FactScope) -> Iterator[str]:
+def _broken_rows(s: OrderRows | GroupRows, facts: Facts, scope: FactScope) -> Iterator[str]:
     """Every task comes here, and what they leave each other is theirs alone."""
     yield from broken_use(s.dst, facts)
-    yield from broken_indices((s.groups, s.chunks), facts, scope)
+    yield from broken_indices((s.chunks,), facts, scope)
     if scope.given or scope.lanes is not None or {s.row, s.place} & scope.axes:
         yield "not reached by every task, or not once"
-    if s.dst.dtype is not i64 or not s.value.dtype.is_int:
-        yield f"places in {s.dst} of {s.dst.dtype}, groups numbered by {s.value.dtype}"
+    if s.dst.dtype is not i64:
+        yield f"places in {s.dst} of {s.dst.dtype}"
     for b in s.shared:
         role = Role.COUNTER if b is s.drawn else Role.WORKSPACE
         yield from broken_use(b, facts)
         if b.role is not role or b.dtype not in (i32, i64):
             yield f"{b} is no {role.value} of integers"
-    if s.placed:
-        yield from broken_size(s.shared[0], s.row.extent * s.place.extent, scope)
+    if isinstance(s, GroupRows):
+        yield from broken_indices((s.groups,), facts, scope)
+        if not s.value.dtype.is_int:
+            yield f"groups are numbered by {s.value.dtype}"
     inside = scope.axes | {s.row, s.place}
     yield from broken_value(s.value, facts, replace(scope, axes=inside), None)

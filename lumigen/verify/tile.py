@@ -40,6 +40,7 @@ from lumigen.tile import (
     Mma,
     Multiply,
     Order,
+    OrderRows,
     Pack,
     PackColumns,
     PackRuns,
@@ -289,7 +290,7 @@ def _broken_statement(s: Stmt, facts: Facts, scope: FactScope) -> Iterator[str]:
             yield from _broken_accumulate(s, facts, scope)
         case StoreTile():
             yield from _broken_store(s, facts, scope)
-        case Order() | GroupPlaces() | GroupRows():
+        case Order() | GroupPlaces() | OrderRows() | GroupRows():
             yield from broken_native(s, facts, scope)
         case _:
             yield from _broken_matrix(s, facts, scope)
