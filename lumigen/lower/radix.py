@@ -132,8 +132,9 @@ def _grouped(step: Native, rows: _Rows, radix: RadixTiles, value: Expr) -> Group
     groups, placed = groups_of(step, rows.place.extent), step.kernel == "groups"
     count = rows.row.extent
     if placed:
-        keys = _left("keys", (count, rows.place.extent), i32)
-        left = (keys, rows.pairs(_passes_but_one(groups, radix.digit)), rows.counts(radix))
+        passes = _passes_but_one(groups, radix.digit)
+        keys = _left("keys", (minimum(1, passes), count, rows.place.extent), i32)
+        left = (keys, rows.pairs(passes), rows.counts(radix))
     else:
         left = (_left("sizes", (count, groups + 1), i32), _left("sums", (count, rows.wanted), i32))
     shared = (*left, _drawn())

@@ -41,7 +41,7 @@ LUMIGEN_INLINE void find_groups(Out* first, int begin, int end, const int32_t* k
 }
 
 // The same as group_row of each row, `groups + 1 + count` elements of `out` apart. group(row, place) is an
-// integer; `keys` has rows of `count`.
+// integer; `keys` has rows of `count` if there is more than one pass.
 template <class Out, class Group>
 LUMIGEN_INLINE void group_rows(Out* out, int rows, int groups, int count, int chunks, int32_t* keys,
                                int64_t* pairs, int32_t* counts, int32_t* drawn, const Group& group) {
@@ -56,7 +56,7 @@ LUMIGEN_INLINE void group_rows(Out* out, int rows, int groups, int count, int ch
   };
   const auto put = [&](int row, uint32_t i, const KeyedPlace& e) {
     out[row * size + groups + 1 + i] = static_cast<Out>(e.place);
-    keys[static_cast<int64_t>(row) * count + i] = static_cast<int32_t>(e.key);
+    if (of.passes() > 1) keys[static_cast<int64_t>(row) * count + i] = static_cast<int32_t>(e.key);
   };
   const auto tasks = [&](int phase) { return phase < sorted ? radix_tasks(of, phase) : rows * chunks; };
   for_phases(memory.drawn, sorted + 1, tasks, [&](int phase, int task) {
@@ -67,7 +67,12 @@ LUMIGEN_INLINE void group_rows(Out* out, int rows, int groups, int count, int ch
     const int row = task / chunks, chunk = task % chunks;
     const int64_t all = int64_t{groups} + 1;
     const int begin = static_cast<int>(all * chunk / chunks), end = static_cast<int>(all * (chunk + 1) / chunks);
-    find_groups(out + row * size, begin, end, keys + static_cast<int64_t>(row) * count, count);
+    if (of.passes() > 1) {
+      find_groups(out + row * size, begin, end, keys + static_cast<int64_t>(row) * count, count);
+      return;
+    }
+    find_starts(shared, memory.counts_of(row, of), 0, chunks, of.digits());  // of the only digit: the key
+    for (int g = begin + threadIdx.x; g < end; g += kThreads) out[row * size + g] = shared.starts[g + 1];
   });
 }
 

@@ -17,21 +17,25 @@ template <class Tasks, class F>
 LUMIGEN_INLINE void for_phases(Drawn* drawn, int phases, const Tasks& tasks, const F& f) {
   __shared__ int shared_task;
   int phase = 0, first = 0;  // task of this phase, counted over all of them
+  if (threadIdx.x == 0) shared_task = atomicAdd(&drawn->next, 1);
   while (true) {
-    if (threadIdx.x == 0) shared_task = atomicAdd(&drawn->next, 1);
     __syncthreads();
     const int task = shared_task;
     for (; phase < phases && task >= first + tasks(phase); ++phase) first += tasks(phase);
     if (phase == phases) break;
     if (threadIdx.x == 0) {
-      while (*reinterpret_cast<const volatile int32_t*>(&drawn->done) < first) __nanosleep(32);
+      while (*reinterpret_cast<const volatile int32_t*>(&drawn->done) < first) {
+      }
       __threadfence();
     }
     __syncthreads();
     f(phase, task - first);
     __threadfence();
     __syncthreads();  // all threads of the block have stored
-    if (threadIdx.x == 0) atomicAdd(&drawn->done, 1);
+    if (threadIdx.x == 0) {
+      atomicAdd(&drawn->done, 1);
+      shared_task = atomicAdd(&drawn->next, 1);
+    }
   }
   if (threadIdx.x != 0 || atomicAdd(&drawn->left, 1) != static_cast<int>(gridDim.x) - 1) return;
   *drawn = {0, 0, 0};  // by the last block that leaves
