@@ -235,15 +235,18 @@ def test_what_is_the_same_for_all_is_counted(device: str) -> None:
     np.testing.assert_array_equal(found, [1.5 * (i == g).sum() for g in range(PLACES)])
 
 
-@pytest.mark.parametrize("how", ["sum", "amax", "amin"])
+@pytest.mark.parametrize(
+    ("how", "count"),
+    [("sum", 401), ("amax", 401), ("amin", 401), ("sum", lg.Dim("long", 1, 500))],
+    ids=str,
+)
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-@pytest.mark.parametrize("count", [3001, lg.Dim("long", 1, 4000)], ids=str)
 def test_long_runs_are_folded_in_parts(
     count: Any, device: str, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One place has all elements, or most; or some have more than a part, which begin anywhere."""
-    monkeypatch.setattr(scattering, "PART", 8)
-    monkeypatch.setattr(scattering, "PARTS", 4)
+    monkeypatch.setattr(scattering, "PART", 4)
+    monkeypatch.setattr(scattering, "PARTS", 8)
     given = {
         "x": lg.spec(PLACES, 2),
         "i": lg.spec(count, dtype=lg.i64),
@@ -255,7 +258,7 @@ def test_long_runs_are_folded_in_parts(
         **given,
     )
     rng = np.random.default_rng(4)
-    n = 3001
+    n = 401
     chance = rng.random(n)
     for i in (
         np.full(n, 7),
@@ -284,6 +287,8 @@ def test_blocks_group_long_rows_together(groups: int) -> None:
     assert isinstance(together, GroupRows)
     pairs = next(b for b in together.shared if b.name == "pairs")
     assert pairs.dims[0] == {70: 0, 5000: 1, 1 << 22: 2}[groups]
+    if groups > 5000:
+        return  # as many results
     i = np.random.default_rng(5).integers(-2, groups + 2, (2, 5000))
     (found,) = run_entry(model, {"i": i}, {}).values()
     np.testing.assert_array_equal(found, NATIVE["groups"](i, groups + 1 + 5000))

@@ -110,7 +110,7 @@ class _Places:
         return self.folded(src, "sum", 0)
 
     def folded(self, src: Tensor, how: str, nothing: Scalar) -> Tensor:
-        """The sum or an extremum of what goes to each place, `nothing` of nothing."""
+        """The sum or the maximum of what goes to each place, `nothing` of nothing."""
         return _folded(where(self.hits, self.elements(src), _as(self.input, nothing)), how)
 
     def reduced(self, src: Tensor, how: str, include_self: bool) -> Tensor:
@@ -124,15 +124,14 @@ class _Places:
             count = self.count() + (1 if include_self else 0)
             count = count.clamp(min=1).type_as(x)
             return total / count if x.dtype.is_float else total // count
-        fill: Scalar = x.dtype.lowest if how == "amax" else _highest(x)
         if how == "prod":
             found = self.multiplied(src)
             joint = x & found if x.dtype.is_bool else x * found
         elif how == "amax":
-            found = self.folded(src, how, fill)
+            found = self.folded(src, how, x.dtype.lowest)
             joint = x | found if x.dtype.is_bool else x.maximum(found)
-        else:
-            found = self.folded(src, how, fill)
+        else:  # a condition on terms bounds a loop if they are neutral where it fails: of a maximum the least
+            found = _turned(self.folded(_turned(src.to(x.dtype)), "amax", x.dtype.lowest))
             joint = x & found if x.dtype.is_bool else x.minimum(found)
         return where(touched, joint if include_self else found, x)
 
@@ -145,15 +144,18 @@ def _folded(x: Tensor, how: str) -> Tensor:
     """Of the last axis."""
     if how == "sum":
         return x.any(-1) if x.dtype.is_bool else x.sum(-1, dtype=x.dtype)
-    return x.amax(-1) if how == "amax" else x.amin(-1)
+    return x.amax(-1)
 
 
 def _joint(a: Tensor, b: Tensor, how: str) -> Tensor:
-    if how == "sum":
-        return a | b if a.dtype.is_bool else a + b
     if a.dtype.is_bool:
-        return a | b if how == "amax" else a & b
-    return a.maximum(b) if how == "amax" else a.minimum(b)
+        return a | b
+    return a + b if how == "sum" else a.maximum(b)
+
+
+def _turned(x: Tensor) -> Tensor:
+    """What is the greater, the less it was."""
+    return -x if x.dtype.is_float else ~x
 
 
 class _Groups(_Places):
@@ -288,10 +290,6 @@ def _at(rows: Tensor, places: Tensor) -> Tensor:
     shape = broadcast_shape("scatter", rows.extents[:-1], places.extents[:-1])
     wide = places.expand(*shape, places.extents[-1])
     return taken(rows.expand(*shape, rows.extents[-1]), wide)
-
-
-def _highest(input: Tensor) -> Scalar:
-    return math.inf if input.dtype.is_float else input.dtype.greatest
 
 
 def _missing(x: Tensor, shape: tuple[Ix, ...]) -> tuple[Ix, ...]:
