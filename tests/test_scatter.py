@@ -235,6 +235,18 @@ def test_what_is_the_same_for_all_is_counted(device: str) -> None:
     np.testing.assert_array_equal(found, [1.5 * (i == g).sum() for g in range(PLACES)])
 
 
+def test_counts_are_those_of_groups_that_there_are() -> None:
+    """A mean as a model writes it has one kernel for its groups, and the same one as ours."""
+
+    def mean(i: lg.Tensor, x: lg.Tensor) -> lg.Tensor:
+        total = x.new_zeros(PLACES, 3).index_add(0, i, x)
+        count = x.new_zeros(PLACES).scatter_add(0, i, x.new_ones(COUNT))
+        return total / count.clamp(min=1).unsqueeze(1)
+
+    model = lowered(mean, i=lg.spec(COUNT, dtype=lg.i64), x=lg.spec(COUNT, 3))
+    assert [k.region.native for k in model.kernels] == ["groups", None]
+
+
 @pytest.mark.parametrize(
     ("how", "count"),
     [("sum", 401), ("amax", 401), ("amin", 401), ("sum", lg.Dim("long", 1, 500))],
