@@ -81,12 +81,13 @@ def rows_together(region: Region, step: Native, sizes: Schedule, radix: RadixTil
     axes = store.axes[:-1]
     row, place = Axis("row", extent_of(axes)), Axis("place", source.dims[-1])
     share = maximum(1, sizes["blocks"] // maximum(1, row.extent))
-    wanted = maximum(1, minimum(share, ceildiv(place.extent, radix.tile)))
+    is_grouping = step.kernel in GROUPING
+    most = maximum(place.extent, groups_of(step, place.extent)) if is_grouping else place.extent
+    wanted = maximum(1, minimum(share, ceildiv(most, radix.tile)))
     chunks = wanted if wanted.is_const else ix(number("chunks", wanted, dims_of(region)))
     at = unravel(row, axes)
     value = read(source, (*(at[a] for a in axes), ix(place)))
     rows = _Rows(row, place, chunks, wanted)
-    is_grouping = step.kernel in GROUPING
     of = _grouped(step, rows, radix, value) if is_grouping else _ordered(step, rows, radix, value)
     task, counter = Axis("task", row.extent * chunks), Axis("counter", ix(COUNTERS))
     none = Store(of.drawn, (counter,), (ix(counter),), const(0, i32))

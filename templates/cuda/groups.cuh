@@ -18,26 +18,53 @@ LUMIGEN_INLINE int count_less(const int32_t* keys, int count, int key) {
   return low;
 }
 
-// first[g] = how many of `count` keys in order are at most g, for begin <= g < end.
+constexpr int kGroups = 2048;   // whose beginnings a block finds at a time
+constexpr int kCounted = 8192;  // groups that a block counts in shared memory
+
+// first[g] = how many of `count` keys in order are at most g, for begin <= g < end, at most kGroups. Keys are
+// counted, or, where one group has very many of them, searched.
 template <class Out>
-LUMIGEN_INLINE void find_groups(Out* first, int begin, int end, const int32_t* keys, int count) {
+LUMIGEN_INLINE void find_groups(int32_t* sizes, Out* first, int begin, int end, const int32_t* keys, int count) {
   __shared__ int ends[2];
+  constexpr int kOwn = kGroups / kThreads;
   const int warp = threadIdx.x / kWarp;
+  for (int g = threadIdx.x; g < kGroups; g += kThreads) sizes[g] = 0;
   if (warp < 2) {
     const int found = count_less(keys, count, warp == 0 ? begin + 1 : end);
     if (threadIdx.x % kWarp == 0) ends[warp] = found;
   }
   __syncthreads();
-  for (int g = begin + threadIdx.x; g < end; g += kThreads) {
-    int low = ends[0], high = ends[1];
-    while (low < high) {
-      const int middle = low + (high - low) / 2;
-      const bool is_less = keys[middle] <= g;
-      low = is_less ? middle + 1 : low;
-      high = is_less ? high : middle;
+  const int low = ends[0], high = ends[1];
+  if (high - low > kOwn * kGroups) {
+    for (int g = begin + threadIdx.x; g < end; g += kThreads) {
+      int least = low, most = high;
+      while (least < most) {
+        const int middle = least + (most - least) / 2;
+        const bool is_less = keys[middle] <= g;
+        least = is_less ? middle + 1 : least;
+        most = is_less ? most : middle;
+      }
+      first[g] = least;
     }
-    first[g] = low;
+    return;
   }
+#pragma unroll 4
+  for (int i = low + threadIdx.x; i < high; i += kThreads) atomicAdd(sizes + (keys[i] - begin), 1);
+  __syncthreads();
+  int32_t own[kOwn], sum = 0, all = 0;
+#pragma unroll
+  for (int n = 0; n < kOwn; ++n) {
+    own[n] = sizes[threadIdx.x * kOwn + n];
+    sum += own[n];
+  }
+  int32_t at = low + sum_ahead(sum, &all);
+#pragma unroll
+  for (int n = 0; n < kOwn; ++n) {
+    at += own[n];
+    sizes[threadIdx.x * kOwn + n] = at;
+  }
+  __syncthreads();
+  for (int g = begin + threadIdx.x; g < end; g += kThreads) first[g] = static_cast<Out>(sizes[g - begin]);
 }
 
 // The same as group_row of each row, `groups + 1 + count` elements of `out` apart. group(row, place) is an
@@ -58,17 +85,18 @@ LUMIGEN_INLINE void group_rows(Out* out, int rows, int groups, int count, int ch
     out[row * size + groups + 1 + i] = static_cast<Out>(e.place);
     if (of.passes() > 1) keys[static_cast<int64_t>(row) * count + i] = static_cast<int32_t>(e.key);
   };
-  const auto tasks = [&](int phase) { return phase < sorted ? radix_tasks(of, phase) : rows * chunks; };
+  const int tiles = (groups + kGroups) / kGroups;
+  const auto tasks = [&](int phase) { return phase < sorted ? radix_tasks(of, phase) : rows * tiles; };
   for_phases(memory.drawn, sorted + 1, tasks, [&](int phase, int task) {
     if (phase < sorted) {
       radix_task(shared, of, memory, phase, task, key, put);
       return;
     }
-    const int row = task / chunks, chunk = task % chunks;
-    const int64_t all = int64_t{groups} + 1;
-    const int begin = static_cast<int>(all * chunk / chunks), end = static_cast<int>(all * (chunk + 1) / chunks);
+    const int row = task / tiles, begin = task % tiles * kGroups;
+    const int end = groups + 1 - begin < kGroups ? groups + 1 : begin + kGroups;
     if (of.passes() > 1) {
-      find_groups(out + row * size, begin, end, keys + static_cast<int64_t>(row) * count, count);
+      int32_t* const sizes = reinterpret_cast<int32_t*>(shared.sorted);
+      find_groups(sizes, out + row * size, begin, end, keys + static_cast<int64_t>(row) * count, count);
       return;
     }
     find_starts(shared, memory.counts_of(row, of), 0, chunks, of.digits());  // of the only digit: the key
@@ -80,7 +108,7 @@ LUMIGEN_INLINE void group_rows(Out* out, int rows, int groups, int count, int ch
 // room. Integers add up to the same in any order.
 template <class Key>
 LUMIGEN_INLINE void count_entries(int32_t* shared, int32_t* sizes, int entries, int begin, int end, const Key& key) {
-  const bool is_shared = entries <= kDigits;
+  const bool is_shared = entries <= kCounted;
   int32_t* const to = is_shared ? shared : sizes;
   if (is_shared) {
     for (int e = threadIdx.x; e < entries; e += kThreads) shared[e] = 0;
@@ -104,7 +132,7 @@ LUMIGEN_INLINE void count_entries(int32_t* shared, int32_t* sizes, int entries, 
 template <class Group>
 LUMIGEN_INLINE void count_rows(int64_t* out, int rows, int groups, int count, int chunks, int32_t* sizes,
                                int32_t* sums, int32_t* drawn, const Group& group) {
-  __shared__ int32_t shared[kDigits];
+  __shared__ int32_t shared[kCounted];
   const int entries = groups + 1;  // of what is less than all groups, then of each group
   const auto ends = [&](int64_t all, int chunk) { return static_cast<int>(all * chunk / chunks); };
   const auto tasks = [&](int) { return rows * chunks; };

@@ -10,7 +10,7 @@
 
 namespace LUMIGEN_NS {
 
-constexpr int kDigitBits = 11;              // at most
+constexpr int kDigitBits = 9;               // at most: so that a tile has several elements of each
 constexpr int kDigits = 1 << kDigitBits;    // at most
 constexpr int kTaken = 16;                  // elements that a thread places at a time
 constexpr int kTile = kThreads * kTaken;    // the same of a block
@@ -47,9 +47,10 @@ struct RadixMemory {
 };
 
 struct RadixShared {
-  // Of each warp's elements of a tile, or ahead of them; then of all. Neighbours of 16 bits are added at once.
-  alignas(16) uint16_t counts[(kWarps + 1) * kDigits];
-  uint32_t starts[kDigits];                 // where the next element of a digit goes
+  KeyedPlace sorted[kTile];               // of a tile, by digit
+  uint16_t counts[kWarps * kDigits];      // of each warp's elements; then of those ahead, in the tile
+  uint32_t starts[kDigits];               // where the next element of a digit goes
+  uint32_t moved[kDigits];                // the same less where the digit begins in the tile
 };
 
 // counts[digit] of a chunk.
@@ -119,12 +120,41 @@ LUMIGEN_INLINE unsigned lanes_of_digit(int digit, int bits, bool is_there) {
   return same;
 }
 
-// put(place in the order, element) for a tile of a chunk. Warps have neighbouring elements.
+// Of each digit how many elements of the tile stand ahead of each warp's own, lesser digits included; and where
+// the tile's elements of the digit go.
+LUMIGEN_INLINE void add_warps(RadixShared& s, int digits) {
+  constexpr int kOwn = (kDigits + kThreads - 1) / kThreads;
+  const int own = (digits + kThreads - 1) / kThreads, first = threadIdx.x * own;
+  uint32_t total[kOwn] = {}, sum = 0, all = 0;
+#pragma unroll
+  for (int n = 0; n < kOwn; ++n) {
+    if (n >= own || first + n >= digits) continue;
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) total[n] += s.counts[w * digits + first + n];
+    sum += total[n];
+  }
+  uint32_t before = sum_ahead(sum, &all);
+#pragma unroll
+  for (int n = 0; n < kOwn; ++n) {
+    const int d = first + n;
+    if (n >= own || d >= digits) continue;
+    s.moved[d] = s.starts[d] - before;
+    s.starts[d] += total[n];
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) {
+      const uint32_t count = s.counts[w * digits + d];
+      s.counts[w * digits + d] = static_cast<uint16_t>(before);
+      before += count;
+    }
+  }
+}
+
+// put(place in the order, element) for a tile of a chunk. Warps have neighbouring elements. Those of a digit stand
+// together before they are put, so that neighbours go to neighbouring places.
 template <class Element, class Put>
-LUMIGEN_INLINE void place_tile(RadixShared& s, int begin, int end, int shift, int bits,
-                               const Element& element, const Put& put) {
-  const int digits = 1 << bits;
-  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+LUMIGEN_INLINE void place_tile(RadixShared& s, int begin, int end, int shift, int bits, const Element& element,
+                               const Put& put) {
+  const int digits = 1 << bits, lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int first = begin + warp * kWarp * kTaken + lane;
   const unsigned ahead = (1u << lane) - 1;
   uint16_t* const own = s.counts + warp * digits;
@@ -135,7 +165,7 @@ LUMIGEN_INLINE void place_tile(RadixShared& s, int begin, int end, int shift, in
     const int i = first + n * kWarp;
     taken[n] = i < end ? element(i) : KeyedPlace{0, 0};
   }
-  for (int d = lane; d < digits / 2; d += kWarp) reinterpret_cast<uint32_t*>(own)[d] = 0;
+  for (int d = lane; d < digits; d += kWarp) own[d] = 0;
   __syncwarp();
 #pragma unroll
   for (int n = 0; n < kTaken; ++n) {
@@ -149,25 +179,19 @@ LUMIGEN_INLINE void place_tile(RadixShared& s, int begin, int end, int shift, in
     __syncwarp();
   }
   __syncthreads();
-  uint32_t* const two = reinterpret_cast<uint32_t*>(s.counts);
-  for (int d = threadIdx.x; d < digits / 2; d += kThreads) {
-    uint32_t before = 0;
-#pragma unroll
-    for (int w = 0; w < kWarps; ++w) {
-      const uint32_t count = two[w * digits / 2 + d];
-      two[w * digits / 2 + d] = before;
-      before += count;
-    }
-    two[kWarps * digits / 2 + d] = before;
-  }
+  add_warps(s, digits);
   __syncthreads();
 #pragma unroll
   for (int n = 0; n < kTaken; ++n) {
     const int digit = static_cast<int>(taken[n].key >> shift & (digits - 1));
-    if (first + n * kWarp < end) put(s.starts[digit] + own[digit] + rank[n], taken[n]);
+    if (first + n * kWarp < end) s.sorted[own[digit] + rank[n]] = taken[n];
   }
   __syncthreads();
-  for (int d = threadIdx.x; d < digits; d += kThreads) s.starts[d] += s.counts[kWarps * digits + d];
+#pragma unroll 4
+  for (int i = threadIdx.x; i < end - begin; i += kThreads) {
+    const KeyedPlace e = s.sorted[i];
+    put(s.moved[e.key >> shift & (digits - 1)] + i, e);
+  }
   __syncthreads();
 }
 
@@ -200,6 +224,7 @@ LUMIGEN_INLINE void radix_task(RadixShared& s, const RadixRows& of, const RadixM
     count_digits(s, begin, end, shift, digits, element, counts + part, of.chunks + 1);
     return;
   }
+  if (begin == end) return;
   find_starts(s, counts, part, of.chunks, digits);
   for (int first = begin; first < end; first += kTile) {
     place_tile(s, first, end - first < kTile ? end : first + kTile, shift, of.digit_bits(), element,
