@@ -321,8 +321,8 @@ class RadixTiles:
 
     digit: int  # bits of a digit at most: kDigitBits
     tile: int  # elements that a block places at a time: kTile
-    blocks: int  # that share all rows at most, as many as run at one time
-    resident: int  # of a multiprocessor
+    placing: int  # blocks of a multiprocessor that move elements
+    counting: int  # the same of those that only count them
     long: int  # elements of a row for which this pays, however many rows there are
     longest: int  # places of a row that its headers count
 

@@ -15,7 +15,7 @@ from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, maximum, minimu
 from lumigen.lower.built import Built
 from lumigen.lower.contract import number
 from lumigen.lower.simt import dims_of
-from lumigen.machine import RadixTiles
+from lumigen.machine import Gpu, RadixTiles
 from lumigen.plan import Native, NotRealised
 from lumigen.region import Buffer, Expr, Region, Role, Store, buffers_of, const, read
 from lumigen.schedule import Schedule
@@ -27,12 +27,21 @@ GROUPING = ("groups", "starts")
 BITS: Mapping[DType, int] = {f32: 32, f16: 19, bf16: 16, i32: 32, i8: 8, u8: 8, boolean: 1}
 
 
-def is_shared(step: Native, source: Buffer, radix: RadixTiles, ordered: int) -> bool:
-    """Whether blocks are to share rows: long ones, or, if rows are few, those that a block does not order at once."""
-    length, rows = source.dims[-1].estimate(), extent_of(step.store.axes[:-1]).estimate()
-    few = radix.blocks // radix.resident
-    long = length > ordered and (rows <= few or length >= radix.long)
-    return long and _refused(step, source, radix) is None
+def blocks_of(step: Native, source: Buffer, machine: Gpu) -> int:
+    """How many blocks are to share rows; 0 if each row is one block's.
+
+    They share long rows, or, if rows are few, those that a block does not order at once.
+    """
+    radix, length = machine.radix, source.dims[-1].estimate()
+    if radix is None or length <= machine.ordered or _refused(step, source, radix) is not None:
+        return 0
+    few = extent_of(step.store.axes[:-1]).estimate() <= machine.multiprocessors
+    return machine.multiprocessors * _resident(step, radix) * (few or length >= radix.long)
+
+
+def _resident(step: Native, radix: RadixTiles) -> int:
+    """Blocks of a multiprocessor at one time."""
+    return radix.counting if step.kernel == "starts" else radix.placing
 
 
 def _refused(step: Native, source: Buffer, radix: RadixTiles) -> str | None:
@@ -102,7 +111,7 @@ def rows_together(region: Region, step: Native, sizes: Schedule, radix: RadixTil
         numbers=tuple((a, wanted) for a in chunks.atoms() if isinstance(a, Dim)),
         threads=sizes["threads"],
         width=4,
-        blocks=radix.resident,
+        blocks=_resident(step, radix),
     )
     meaning = Region((store, none), region.lines, region.native)
     return Built(program, meaning, temps=of.shared[:-1])

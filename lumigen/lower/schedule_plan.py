@@ -17,7 +17,7 @@ from lumigen.lower.cascade import Cascade
 from lumigen.lower.contract import Columns, Contraction, Products, find_products, is_paired
 from lumigen.lower.contractions import is_cheap, is_plain
 from lumigen.lower.pipeline import are_counted, multiplied_in
-from lumigen.lower.radix import is_shared
+from lumigen.lower.radix import blocks_of
 from lumigen.lower.row_fold import RowFold
 from lumigen.lower.scope import kernel_reductions
 from lumigen.lower.sliding import schedule_of_sliding
@@ -210,13 +210,12 @@ def schedule_of_block(plan: KernelPlan, machine: Gpu) -> Schedule:
 
 
 def _of_native(plan: KernelPlan, step: Native, machine: Gpu) -> Schedule:
-    """A row is a block's, or that of many blocks where it is longer than a block orders at a time."""
+    """A row is a block's, or that of many blocks."""
     sizes = schedule("order", {"threads": machine.teams.threads})
     if machine.radix is None:
         return sizes
     (source,) = plan.region.reads()
-    shared = is_shared(step, source, machine.radix, machine.ordered)
-    return sizes.at("blocks", machine.radix.blocks * shared)
+    return sizes.at("blocks", blocks_of(step, source, machine))
 
 
 def schedule_of_streaming(plan: KernelPlan, machine: StreamingGpu) -> Schedule:

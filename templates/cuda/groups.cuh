@@ -19,7 +19,7 @@ LUMIGEN_INLINE int count_less(const int32_t* keys, int count, int key) {
 }
 
 constexpr int kGroups = 2048;   // whose beginnings a block finds at a time
-constexpr int kCounted = 8192;  // groups that a block counts in shared memory
+constexpr int kCounted = 4096;  // groups that a block counts in shared memory
 
 // first[g] = how many of `count` keys in order are at most g, for begin <= g < end, at most kGroups. Keys are
 // counted, or, where one group has very many of them, searched.
@@ -117,8 +117,8 @@ LUMIGEN_INLINE void count_entries(int32_t* shared, int32_t* sizes, int entries, 
 #pragma unroll 8
   for (int first = begin; first < end; first += kThreads) {
     const int place = first + threadIdx.x, e = place < end ? key(place) : entries;
-    int is_one = 0;  // a warp whose elements are all the same adds them at once
-    __match_all_sync(~0u, e, &is_one);
+    // a warp whose elements are all the same adds them at once
+    const bool is_one = __all_sync(~0u, e == __shfl_sync(~0u, e, 0)) != 0;
     if (e < entries && (!is_one || threadIdx.x % kWarp == 0)) atomicAdd(to + e, is_one ? kWarp : 1);
   }
   if (!is_shared) return;

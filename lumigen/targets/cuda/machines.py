@@ -148,7 +148,12 @@ SM_80 = StreamingGpu(
     shared_bytes=99 * 1024,  # of the GPUs for consumers, on which kernels for sm_80 run too
     ordered=2048,
     radix=RadixTiles(
-        digit=9, tile=4096, blocks=MULTIPROCESSORS * 3, resident=3, long=1 << 15, longest=1 << 30
+        digit=9,
+        tile=4096,
+        placing=3,
+        counting=6,
+        long=1 << 15,
+        longest=1 << 30,
     ),
     products=PRODUCTS,
     streams=STREAMS,

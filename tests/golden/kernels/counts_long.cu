@@ -11,7 +11,7 @@
 
 namespace LUMIGEN_NS {
 
-__global__ void __launch_bounds__(kThreads, 3)
+__global__ void __launch_bounds__(kThreads, 6)
     k01_counts_groups_model_1(const __grid_constant__ k01_counts_groups_args args) {
   const int32_t* const x0 = args.x0;
   int64_t* const out = args.out;
