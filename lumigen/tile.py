@@ -539,7 +539,7 @@ class GroupRows:
     """The same of all rows, by all tasks together: row `row` of `dst`, of `place`'s points by `value`.
 
     Tasks share the chunks of each row. What they leave each other is in `shared`: keys (rows, places), pairs of keys
-    and places for each pass but the last, and counts of digits; or, if places are not `placed`, counts of groups and
+    and places between passes, and counts of digits; or, if places are not `placed`, counts of groups and
     of chunks. The last one counts their tasks, and is 0 after all of them.
     """
 
@@ -563,7 +563,7 @@ class OrderRows:
     """The same as Order of all rows, by all tasks together: row `row` of `dst`, of all of `place`'s points by `value`.
 
     `bits` tell values from each other. `shared` is what the tasks leave each other, as of GroupRows: pairs of keys and
-    places for each pass but the last, counts of digits, and the counter.
+    places between passes, counts of digits, and the counter.
     """
 
     dst: Buffer

@@ -72,9 +72,9 @@ class _Rows:
         digits = ix(1 << radix.digit)
         return _left("counts", (self.row.extent, digits, self.wanted + 1), i32)
 
-    def pairs(self, passes: Ix) -> Buffer:
-        """Keys with places, between two passes."""
-        return _left("pairs", (passes, self.row.extent, self.place.extent), i64)
+    def pairs(self, between: Ix) -> Buffer:
+        """Keys with places, which a pass leaves the next one: two lots, if any pass has one before and one behind."""
+        return _left("pairs", (between, self.row.extent, self.place.extent), i64)
 
 
 def _left(name: str, dims: tuple[Ix, ...], dtype: DType) -> Buffer:
@@ -124,8 +124,8 @@ def _drawn() -> Buffer:
 def _ordered(step: Native, rows: _Rows, radix: RadixTiles, value: Expr) -> OrderRows:
     (source,) = buffers_of(value)
     bits = BITS[source.dtype]
-    passes = ix(-(-bits // radix.digit) - 1)
-    shared = (rows.pairs(passes), rows.counts(radix), _drawn())
+    between = ix(min(2, -(-bits // radix.digit) - 1))
+    shared = (rows.pairs(between), rows.counts(radix), _drawn())
     descending = step.kernel == "order_descending"
     return OrderRows(
         step.store.dst, rows.row, rows.place, value, descending, bits, rows.chunks, shared
@@ -142,9 +142,9 @@ def _grouped(step: Native, rows: _Rows, radix: RadixTiles, value: Expr) -> Group
     groups, placed = groups_of(step, rows.place.extent), step.kernel == "groups"
     count = rows.row.extent
     if placed:
-        passes = _passes_but_one(groups, radix.digit)
-        keys = _left("keys", (minimum(1, passes), count, rows.place.extent), i32)
-        left = (keys, rows.pairs(passes), rows.counts(radix))
+        between = _between(groups, radix.digit)
+        keys = _left("keys", (minimum(1, between), count, rows.place.extent), i32)
+        left = (keys, rows.pairs(between), rows.counts(radix))
     else:
         left = (_left("sizes", (count, groups + 1), i32), _left("sums", (count, rows.wanted), i32))
     shared = (*left, _drawn())
@@ -153,10 +153,7 @@ def _grouped(step: Native, rows: _Rows, radix: RadixTiles, value: Expr) -> Group
     )
 
 
-def _passes_but_one(groups: Ix, digit: int) -> Ix:
-    """How many passes there are after the first: keys are 0 .. groups + 1."""
-    several = (groups // ((1 << digit * n) - 1) for n in range(1, -(-31 // digit)))
-    out = ix(0)
-    for more in several:
-        out = out + minimum(1, more)
-    return out
+def _between(groups: Ix, digit: int) -> Ix:
+    """How many lots of pairs there are: none of one pass, two of three or more. Keys are 0 .. groups + 1."""
+    second, third = (minimum(1, groups // ((1 << digit * n) - 1)) for n in (1, 2))
+    return second + third

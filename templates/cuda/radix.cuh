@@ -34,8 +34,8 @@ struct RadixRows {
   }
 };
 
-// Memory that blocks share. `pairs`: rows of count for each pass but the last; `counts`: rows of kDigits by
-// chunks + 1.
+// Memory that blocks share. `pairs`: rows of count if there are two passes, twice if there are more, which take
+// turns; `counts`: rows of kDigits by chunks + 1.
 struct RadixMemory {
   KeyedPlace* pairs;
   int32_t* counts;
@@ -209,8 +209,8 @@ LUMIGEN_INLINE void radix_task(RadixShared& s, const RadixRows& of, const RadixM
   const int row = task / each, part = task % each;
   const int64_t size = static_cast<int64_t>(of.rows) * of.count, at = static_cast<int64_t>(row) * of.count;
   int32_t* const counts = memory.counts_of(row, of);
-  const KeyedPlace* const from = memory.pairs + left * size + at;
-  KeyedPlace* const to = memory.pairs + (left - 1) * size + at;
+  const KeyedPlace* const from = memory.pairs + left % 2 * size + at;
+  KeyedPlace* const to = memory.pairs + (left + 1) % 2 * size + at;
   const auto element = [&](int i) -> KeyedPlace {
     return pass == 0 ? KeyedPlace{key(row, i), static_cast<uint32_t>(i)} : from[i];
   };
