@@ -18,11 +18,12 @@ LUMIGEN_INLINE int count_less(const int32_t* keys, int count, int key) {
   return low;
 }
 
+constexpr int kSearched = 32;   // keys that are counted in the time of a search
 constexpr int kGroups = 2048;   // whose beginnings a block finds at a time
 constexpr int kCounted = 4096;  // groups that a block counts in shared memory
 
 // first[g] = how many of `count` keys in order are at most g, for begin <= g < end, at most kGroups. Keys are
-// counted, or, where one group has very many of them, searched.
+// counted, or, where they are so many that this takes longer, searched.
 template <class Out>
 LUMIGEN_INLINE void find_groups(int32_t* sizes, Out* first, int begin, int end, const int32_t* keys, int count) {
   __shared__ int ends[2];
@@ -35,7 +36,7 @@ LUMIGEN_INLINE void find_groups(int32_t* sizes, Out* first, int begin, int end, 
   }
   __syncthreads();
   const int low = ends[0], high = ends[1];
-  if (high - low > kOwn * kGroups) {
+  if (high - low > kSearched * (end - begin)) {
     for (int g = begin + threadIdx.x; g < end; g += kThreads) {
       int least = low, most = high;
       while (least < most) {
@@ -85,15 +86,16 @@ LUMIGEN_INLINE void group_rows(Out* out, int rows, int groups, int count, int ch
     out[row * size + groups + 1 + i] = static_cast<Out>(e.place);
     if (of.passes() > 1) keys[static_cast<int64_t>(row) * count + i] = static_cast<int32_t>(e.key);
   };
-  const int tiles = (groups + kGroups) / kGroups;
+  const int share = (groups + chunks) / chunks, wide = share < kGroups ? share : kGroups;
+  const int tiles = (groups + wide) / wide;
   const auto tasks = [&](int phase) { return phase < sorted ? radix_tasks(of, phase) : rows * tiles; };
   for_phases(memory.drawn, sorted + 1, tasks, [&](int phase, int task) {
     if (phase < sorted) {
       radix_task(shared, of, memory, phase, task, key, put);
       return;
     }
-    const int row = task / tiles, begin = task % tiles * kGroups;
-    const int end = groups + 1 - begin < kGroups ? groups + 1 : begin + kGroups;
+    const int row = task / tiles, begin = task % tiles * wide;
+    const int end = groups + 1 - begin < wide ? groups + 1 : begin + wide;
     if (of.passes() > 1) {
       int32_t* const sizes = reinterpret_cast<int32_t*>(shared.sorted);
       find_groups(sizes, out + row * size, begin, end, keys + static_cast<int64_t>(row) * count, count);
@@ -114,12 +116,20 @@ LUMIGEN_INLINE void count_entries(int32_t* shared, int32_t* sizes, int entries, 
     for (int e = threadIdx.x; e < entries; e += kThreads) shared[e] = 0;
     __syncthreads();
   }
-#pragma unroll 8
-  for (int first = begin; first < end; first += kThreads) {
-    const int place = first + threadIdx.x, e = place < end ? key(place) : entries;
-    // a warp whose elements are all the same adds them at once
-    const bool is_one = __all_sync(~0u, e == __shfl_sync(~0u, e, 0)) != 0;
-    if (e < entries && (!is_one || threadIdx.x % kWarp == 0)) atomicAdd(to + e, is_one ? kWarp : 1);
+  for (int first = begin; first < end; first += kThreads * kTaken) {
+    int found[kTaken];
+#pragma unroll
+    for (int n = 0; n < kTaken; ++n) {
+      const int place = first + n * kThreads + threadIdx.x, own = key(place < end ? place : end - 1);
+      found[n] = place < end ? own : entries;
+    }
+#pragma unroll
+    for (int n = 0; n < kTaken; ++n) {
+      // a warp whose elements are all the same adds them at once
+      const int e = found[n];
+      const bool is_one = __all_sync(~0u, e == __shfl_sync(~0u, e, 0)) != 0;
+      if (e < entries && (!is_one || threadIdx.x % kWarp == 0)) atomicAdd(to + e, is_one ? kWarp : 1);
+    }
   }
   if (!is_shared) return;
   __syncthreads();

@@ -12,11 +12,11 @@ namespace LUMIGEN_NS {
 
 constexpr int kDigitBits = 9;               // at most: so that a tile has several elements of each
 constexpr int kDigits = 1 << kDigitBits;    // at most
-constexpr int kTaken = 16;                  // elements that a thread places at a time
+constexpr int kTaken = 8;                   // elements that a thread places at a time
 constexpr int kTile = kThreads * kTaken;    // the same of a block
 
 // A key and a place of the row it stands for, in this order, so that 8 bytes move at once.
-struct KeyedPlace {
+struct alignas(8) KeyedPlace {
   uint32_t key, place;
 };
 
@@ -59,9 +59,18 @@ LUMIGEN_INLINE void count_digits(RadixShared& s, int begin, int end, int shift, 
                                  const Element& element, int32_t* counts, int stride) {
   for (int d = threadIdx.x; d < digits; d += kThreads) s.starts[d] = 0;
   __syncthreads();
-#pragma unroll 8
-  for (int i = begin + threadIdx.x; i < end; i += kThreads) {
-    atomicAdd(&s.starts[element(i).key >> shift & (digits - 1)], 1u);
+  for (int first = begin; first < end; first += kTile) {
+    uint32_t key[kTaken];
+#pragma unroll
+    for (int n = 0; n < kTaken; ++n) {
+      const int i = first + n * kThreads + threadIdx.x;
+      key[n] = element(i < end ? i : end - 1).key;
+    }
+#pragma unroll
+    for (int n = 0; n < kTaken; ++n) {
+      const int i = first + n * kThreads + threadIdx.x;
+      if (i < end) atomicAdd(&s.starts[key[n] >> shift & (digits - 1)], 1u);
+    }
   }
   __syncthreads();
   for (int d = threadIdx.x; d < digits; d += kThreads) counts[d * stride] = static_cast<int32_t>(s.starts[d]);
@@ -163,7 +172,7 @@ LUMIGEN_INLINE void place_tile(RadixShared& s, int begin, int end, int shift, in
 #pragma unroll
   for (int n = 0; n < kTaken; ++n) {
     const int i = first + n * kWarp;
-    taken[n] = i < end ? element(i) : KeyedPlace{0, 0};
+    taken[n] = element(i < end ? i : end - 1);  // all go out together
   }
   for (int d = lane; d < digits; d += kWarp) own[d] = 0;
   __syncwarp();
@@ -200,41 +209,50 @@ LUMIGEN_INLINE int radix_tasks(const RadixRows& of, int phase) {
   return of.rows * (phase % 3 == 1 ? (of.digits() + kWarps - 1) / kWarps : of.chunks);
 }
 
-// One of them. key(row, place) is an element's key; put(row, i, element) takes the i-th one of the order.
+// A task that counts the digits of a chunk of a row, or else moves its elements.
+template <class Element, class Put>
+LUMIGEN_INLINE void radix_chunk(RadixShared& s, const RadixRows& of, int32_t* counts, bool is_counting, int chunk,
+                                int shift, const Element& element, const Put& put) {
+  const int begin = of.begin_of(chunk), end = of.begin_of(chunk + 1);
+  if (is_counting) {
+    count_digits(s, begin, end, shift, of.digits(), element, counts + chunk, of.chunks + 1);
+    return;
+  }
+  if (begin == end) return;
+  find_starts(s, counts, chunk, of.chunks, of.digits());
+  for (int first = begin; first < end; first += kTile) {
+    place_tile(s, first, end - first < kTile ? end : first + kTile, shift, of.digit_bits(), element, put);
+  }
+}
+
+// A task of a phase. key(row, place) is an element's key; put(row, i, element) takes the i-th one of the order.
 template <class Key, class Put>
 LUMIGEN_INLINE void radix_task(RadixShared& s, const RadixRows& of, const RadixMemory& memory, int phase,
                                int task, const Key& key, const Put& put) {
   const int pass = phase / 3, left = of.passes() - 1 - pass, shift = pass * of.digit_bits();
-  const int digits = of.digits(), each = radix_tasks(of, phase) / of.rows;
-  const int row = task / each, part = task % each;
+  const int each = radix_tasks(of, phase) / of.rows, row = task / each, part = task % each;
   const int64_t size = static_cast<int64_t>(of.rows) * of.count, at = static_cast<int64_t>(row) * of.count;
   int32_t* const counts = memory.counts_of(row, of);
-  const KeyedPlace* const from = memory.pairs + left % 2 * size + at;
-  KeyedPlace* const to = memory.pairs + (left + 1) % 2 * size + at;
-  const auto element = [&](int i) -> KeyedPlace {
-    return pass == 0 ? KeyedPlace{key(row, i), static_cast<uint32_t>(i)} : from[i];
-  };
   if (phase % 3 == 1) {
     const int digit = part * kWarps + threadIdx.x / kWarp;
-    if (digit < digits) add_chunks(counts + digit * (of.chunks + 1), of.chunks);
+    if (digit < of.digits()) add_chunks(counts + digit * (of.chunks + 1), of.chunks);
     return;
   }
-  const int begin = of.begin_of(part), end = of.begin_of(part + 1);
-  if (phase % 3 == 0) {
-    count_digits(s, begin, end, shift, digits, element, counts + part, of.chunks + 1);
-    return;
-  }
-  if (begin == end) return;
-  find_starts(s, counts, part, of.chunks, digits);
-  for (int first = begin; first < end; first += kTile) {
-    place_tile(s, first, end - first < kTile ? end : first + kTile, shift, of.digit_bits(), element,
-               [&](uint32_t i, const KeyedPlace& e) {
-                 if (left > 0) {
-                   to[i] = e;
-                 } else {
-                   put(row, i, e);
-                 }
-               });
+  const KeyedPlace* const from = memory.pairs + left % 2 * size + at;
+  KeyedPlace* const to = memory.pairs + (left + 1) % 2 * size + at;
+  const auto move = [&](uint32_t i, const KeyedPlace& e) {
+    if (left > 0) {
+      to[i] = e;
+    } else {
+      put(row, i, e);
+    }
+  };
+  if (pass == 0) {
+    const auto element = [&](int i) { return KeyedPlace{key(row, i), static_cast<uint32_t>(i)}; };
+    radix_chunk(s, of, counts, phase % 3 == 0, part, shift, element, move);
+  } else {
+    const auto element = [&](int i) { return from[i]; };
+    radix_chunk(s, of, counts, phase % 3 == 0, part, shift, element, move);
   }
 }
 

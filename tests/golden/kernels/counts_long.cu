@@ -1,4 +1,4 @@
-// run k01_counts_groups(t0, t3, t1, t2, counters 0 .. 3) tasks 18
+// run k01_counts_groups(t0, t3, t1, t2, counters 0 .. 3) tasks 35
 #define LUMIGEN_TEAM 1  // threads that share a row
 #define LUMIGEN_LANES 4  // elements of a Vec
 #include "runtime/group.cuh"
@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(kThreads, 6)
   int32_t* const sums = args.sums;
   int32_t* const drawn = args.drawn;
   await_turn();
-  count_rows(out, 1, 100, 70000, 18, sizes, sums, drawn, [&](int row, int place) { return x0[place]; });
+  count_rows(out, 1, 100, 70000, 35, sizes, sums, drawn, [&](int row, int place) { return x0[place]; });
 }
 
 const KernelRow k01_counts_groups_row = {

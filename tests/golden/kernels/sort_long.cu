@@ -1,4 +1,4 @@
-// run k00_order_order(x, out, t0, t1, counters 0 .. 3) tasks 36
+// run k00_order_order(x, out, t0, t1, counters 0 .. 3) tasks 70
 #define LUMIGEN_TEAM 1  // threads that share a row
 #define LUMIGEN_LANES 4  // elements of a Vec
 #include "runtime/index.h"
@@ -10,7 +10,7 @@
 
 namespace LUMIGEN_NS {
 
-__global__ void __launch_bounds__(kThreads, 3)
+__global__ void __launch_bounds__(kThreads, 4)
     k00_order_order_model_1(const __grid_constant__ k00_order_order_args args) {
   const uint16_t* const x = args.x;
   int64_t* const out = args.out;
@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   int32_t* const counts = args.counts;
   int32_t* const drawn = args.drawn;
   await_turn();
-  order_rows<kAscending>(out, 2, 70000, 18, 16, pairs, counts, drawn,
+  order_rows<kAscending>(out, 2, 70000, 35, 16, pairs, counts, drawn,
       [&](int row, int place) { return load_bf16(x[place + 70000 * row]); });
 }
 
