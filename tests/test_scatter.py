@@ -235,6 +235,24 @@ def test_what_is_the_same_for_all_is_counted(device: str) -> None:
     np.testing.assert_array_equal(found, [1.5 * (i == g).sum() for g in range(PLACES)])
 
 
+def test_infinity_is_added_where_it_goes_alone() -> None:
+    """Of each column its own; what is written may have more columns than there are places for."""
+
+    def function(x: lg.Tensor, i: lg.Tensor, s: lg.Tensor) -> lg.Tensor:
+        return x.scatter_add(0, i, s.expand(COUNT, 5))
+
+    given = {"x": lg.spec(PLACES, 3), "i": lg.spec(COUNT, 2, dtype=lg.i64), "s": lg.spec(5)}
+    graph = traced(function, **given)
+    rng = np.random.default_rng(6)
+    i, s = rng.integers(0, PLACES, (COUNT, 2)), np.array([np.inf, 2, 3, 4, 5], np.float32)
+    inputs = {"x": np.ones((PLACES, 3), np.float32), "i": i, "s": s}
+    (found,) = evaluate(graph, inputs, {}).values()
+    want = inputs["x"].copy()
+    for column in range(2):
+        np.add.at(want[:, column], i[:, column], s[column])
+    np.testing.assert_array_equal(found, want)
+
+
 def test_counts_are_those_of_groups_that_there_are() -> None:
     """A mean as a model writes it has one kernel for its groups, and the same one as ours."""
 

@@ -188,8 +188,8 @@ class _Groups(_Places):
         """Of what is the same for all elements nothing is read."""
         if src.dtype.is_bool or not _is_same(src, self.d):
             return super().added(src)
-        value = src.narrow(self.d, 0, 1).to(self.input.dtype)
-        return self.sizes().type_as(value) * value
+        value, sizes = self.written(src).narrow(-1, 0, 1).movedim(-1, self.d), self.sizes()
+        return where(sizes > 0, sizes.type_as(value) * value, _as(value, 0))  # not 0 * inf
 
     def sizes(self) -> Tensor:
         """How many elements go to each place, where nothing else of them counts."""
