@@ -504,18 +504,25 @@ class TensorMap:
 
 @dataclass(frozen=True)
 class Order:
-    """`dst[at ..]` = the first `kept` of `place`'s points in the order of `value`, which differs from point to point.
+    """`dst[at ..]` = `shown` of the first `kept` of `place`'s points below `count` in the order of `value`.
 
     From the least on with NaN after all numbers, or `descending`, from the greatest on with NaN before them. Equal
-    values stand by place. `at` counts to the first element of the row in `dst`.
+    values stand by place. `at` counts to the first element of the row in `dst`. With `held`, each thread of a team
+    holds so many elements in registers, the team all of the row; `elements` are stored too, over `rank` from 0 up to
+    `kept` and the place of that rank.
     """
 
     dst: Buffer
     at: tuple[Ix, ...]
     kept: Ix
     place: Axis
+    count: Ix
     value: Expr
+    shown: Ix
     descending: bool
+    held: int
+    rank: Axis
+    elements: tuple[StoreTile, ...]
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,8 @@ KEPT = {
     },
     "emit/weights_file.py": {
         "GOLDEN": "of the hash of weights",
-        "BLOCK": "words hashed at a time while a project is written",
+        "BLOCK": "bytes hashed at a time while a project is written",
+        "PART": "bytes packed at a time while a project is written",
     },
     "lower/algebra.py": {"MOST_TERMS": "time of compilation: a longer polynomial is one atom"},
     "lower/arena.py": {
@@ -107,6 +108,7 @@ KEPT = {
     "lower/stream_roles.py": {"BATCHES": "dimensions of a tensor map's type, which has two"},
     "lower/terms.py": {"MOST_TERMS": "time of compilation: sums of more terms"},
     "lower/tile_time.py": dict.fromkeys(("fastest: 100", "time: 100"), "rates are in 100"),
+    "lower/whole.py": dict.fromkeys(("MOST", "ROUNDED"), "digits of a dtype"),
 }
 
 
@@ -368,7 +370,7 @@ OTHER_GPUS: dict[str, tuple[str, Callable[[Gpu], Gpu]]] = {
         lambda m: replace(m, shared_bytes=m.shared_bytes // 2),
     ),
     "smaller blocks share rows": (
-        "softmax",
+        "long_sum",
         lambda m: replace(m, teams=replace(m.teams, threads=128)),
     ),
     "rows are ordered whole where less is kept": (

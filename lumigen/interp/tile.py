@@ -141,6 +141,8 @@ class _Task:
     axes: dict[Axis | Dim, Any]
     locals: dict[str, Any] = field(default_factory=dict[str, Any])
     packed: dict[tuple[str, int], Array] = field(default_factory=dict[tuple[str, int], Array])
+    part: int | None = None  # the point of a loop in parts that is inside a loop over lanes
+    kept: dict[int | None, dict[str, Any]] = field(default_factory=dict[int | None, dict[str, Any]])
 
     def run(self, body: Iterable[Stmt]) -> None:
         for s in body:
@@ -154,6 +156,8 @@ class _Task:
                 self.axes[s.axis] = self.ix(s.value)
             case Let() | Keep() | ScanCarry() | Advance():
                 self.locals[s.name.name] = self.value(s.value)
+                if isinstance(s, Keep):
+                    self.kept.setdefault(self.part, {})[s.name.name] = self.locals[s.name.name]
             case Accumulator():
                 self.locals[s.name.name] = self.start(s)
             case Accumulate():
@@ -266,8 +270,11 @@ class _Task:
             points = [np.arange(lo, hi)] if hi > lo else []
         for point in points:
             self.axes[s.axis] = point
+            self.part = point if s.parts and not s.lanes else None
+            self.locals |= self.kept.setdefault(self.part, {})
             self.run(s.body)
         self.axes.pop(s.axis, None)
+        self.part = None
 
     def accumulate(self, s: Accumulate) -> None:
         value, total = self.value(s.value), self.locals[s.into.name]
@@ -279,8 +286,21 @@ class _Task:
             self.locals[s.into.name] = both(total, value)
 
     def order(self, s: Order | GroupPlaces) -> None:
-        size = s.kept if isinstance(s, Order) else s.groups + 1 + s.place.extent * int(s.placed)
-        self.order_row(s, self.element(s.dst, s.at), self.number(size))
+        if isinstance(s, GroupPlaces):
+            size = s.groups + 1 + s.place.extent * int(s.placed)
+            self.whole_row(s, self.element(s.dst, s.at), self.number(size))
+            return
+        self.axes[s.place] = np.arange(self.number(s.count))
+        values = np.broadcast_to(self.value(s.value), np.shape(self.axes[s.place]))
+        rule = NATIVE["order_descending" if s.descending else "order"]
+        self.axes[s.place] = rule(values, self.number(s.kept))
+        places = np.asarray(self.ix(s.shown))
+        self.axes[s.rank] = np.arange(len(places))
+        self.run(s.elements)
+        del self.axes[s.rank], self.axes[s.place]
+        self.memory[s.dst.name][
+            self.inside(s.dst, self.element(s.dst, s.at) + np.arange(len(places)))
+        ] = places
 
     def rows(self, s: GroupRows | OrderRows) -> None:
         """By the task that comes last, as nothing before it reads what they make."""
@@ -293,15 +313,15 @@ class _Task:
             size = s.groups + 1 + size * int(s.placed)
         for row in range(rows):
             self.axes[s.row] = row
-            self.order_row(s, row * self.number(size), self.number(size))
+            self.whole_row(s, row * self.number(size), self.number(size))
         del self.axes[s.row]
 
-    def order_row(self, s: Order | OrderRows | GroupPlaces | GroupRows, at: int, size: int) -> None:
+    def whole_row(self, s: OrderRows | GroupPlaces | GroupRows, at: int, size: int) -> None:
         """What a native kernel gives of a row, `size` elements from `at` on."""
         self.axes[s.place] = np.arange(self.number(s.place.extent))
         values = np.broadcast_to(self.value(s.value), np.shape(self.axes[s.place]))
         del self.axes[s.place]
-        if isinstance(s, Order | OrderRows):
+        if isinstance(s, OrderRows):
             kernel = "order_descending" if s.descending else "order"
         else:
             kernel = "groups" if s.placed else "starts"

@@ -53,6 +53,8 @@ def _refused(step: Native, source: Buffer, radix: RadixTiles) -> str | None:
         return f"{counted} places are more than an int counts"
     if step.kernel in GROUPING:
         return None
+    if step.elements or step.count != step.place.extent or step.shown != ix(step.place):
+        return "a part of a row, or what lies at places"
     if source.dtype not in BITS:
         return f"{source.dtype} has more bits than a key"
     return None if store.dst.dims[-1] == source.dims[-1] else "some of a row's places alone"
@@ -81,10 +83,12 @@ def _left(name: str, dims: tuple[Ix, ...], dtype: DType) -> Buffer:
     return Buffer(name, Role.WORKSPACE, dims, dtype)
 
 
-def rows_together(region: Region, step: Native, sizes: Schedule, radix: RadixTiles) -> Built:
+def rows_together(region: Region, step: Native, sizes: Schedule, radix: RadixTiles | None) -> Built:
     """The kernel; NotRealised where blocks cannot share its rows."""
     store = step.store
-    (source,) = region.reads()
+    source, *others = region.reads()
+    if radix is None or others:
+        raise NotRealised("blocks share rows of one buffer, where a machine has a kernel for it")
     if why := _refused(step, source, radix):
         raise NotRealised(why)
     axes = store.axes[:-1]

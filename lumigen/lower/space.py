@@ -65,9 +65,13 @@ def sites(*domains: Mapping[str, Sequence[int]]) -> Near:
 
 
 def each_part(near: Mapping[str, Near]) -> Near:
-    """Schedules of grids side by side, with another one for one of the grids."""
+    """Schedules of grids side by side, with another one for all that are alike, or for one of the grids."""
 
     def of(plan: KernelPlan, sizes: Schedule) -> Iterator[Schedule]:
+        first, *others = sizes.parts
+        if all(other == first for other in others):
+            for other in near[first.builder](plan, first):
+                yield replace(sizes, parts=(other,) * len(sizes.parts))
         for number, part in enumerate(sizes.parts):
             for other in near[part.builder](plan, part):
                 yield replace(sizes, parts=_with(sizes.parts, number, other))
@@ -91,9 +95,10 @@ def tiles_of_stream(_: KernelPlan, sizes: Schedule, machine: StreamingGpu) -> It
     """Every number of rows and of points at a time."""
     streams = machine.streams
     scalar = [t for tiles in streams.scalar.values() for t in tiles]
-    rows = dict.fromkeys((*(r for r, _, _ in scalar), sizes["rows"]))
-    steps = dict.fromkeys((*(s for _, s, _ in scalar), streams.step, streams.step_of_long))
-    for site, values in (("rows", rows), ("step", steps)):
+    rows = dict.fromkeys((*(t.rows for t in scalar), sizes["rows"]))
+    steps = dict.fromkeys((*(t.step for t in scalar), streams.step, streams.step_of_long))
+    slots = dict.fromkeys(t.slots for t in (*scalar, *streams.few.values()))
+    for site, values in (("rows", rows), ("step", steps), ("slots", slots)):
         yield from (sizes.at(site, v) for v in values if v != sizes[site])
 
 

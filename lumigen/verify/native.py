@@ -1,43 +1,38 @@
-"""What must hold of the statements of native kernels, which order or group whole rows."""
+"""What must hold of native kernels that group rows, or order whole ones."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from lumigen.condition import Cmp
 from lumigen.dtype import i32, i64
 from lumigen.region import Role
-from lumigen.tile import GroupPlaces, GroupRows, Order, OrderRows
+from lumigen.tile import GroupPlaces, GroupRows, OrderRows
 from lumigen.verify.facts import (
     Facts,
     FactScope,
     broken_indices,
     broken_use,
-    never,
 )
 from lumigen.verify.value import broken_value
 
 
 def broken_native(
-    s: Order | OrderRows | GroupPlaces | GroupRows, facts: Facts, scope: FactScope
+    s: OrderRows | GroupPlaces | GroupRows, facts: Facts, scope: FactScope
 ) -> Iterator[str]:
     """What is wrong with it."""
-    together = isinstance(s, OrderRows | GroupRows)
-    yield from _broken_rows(s, facts, scope) if together else _broken_row(s, facts, scope)
+    is_row = isinstance(s, GroupPlaces)
+    yield from _broken_row(s, facts, scope) if is_row else _broken_rows(s, facts, scope)
 
 
-def _broken_row(s: Order | GroupPlaces, facts: Facts, scope: FactScope) -> Iterator[str]:
-    count = s.kept if isinstance(s, Order) else s.groups
+def _broken_row(s: GroupPlaces, facts: Facts, scope: FactScope) -> Iterator[str]:
     yield from broken_use(s.dst, facts)
-    yield from broken_indices((*s.at, count), facts, scope)
+    yield from broken_indices((*s.at, s.groups), facts, scope)
     if s.place in scope.axes or scope.lanes is not None:
         yield f"{s.place} has a value already, or there are lanes"
     if s.dst.dtype is not i64 or len(s.at) != len(s.dst.dims):
         yield f"places in {s.dst}, of {s.dst.dtype}, at {s.at}"
-    if isinstance(s, Order) and never(Cmp(s.place.extent - s.kept), scope.given):
-        yield f"{s.kept} of {s.place.extent} places"
-    if isinstance(s, GroupPlaces) and not s.value.dtype.is_int:
+    if not s.value.dtype.is_int:
         yield f"groups are numbered by {s.value.dtype}"
     yield from broken_value(s.value, facts, replace(scope, axes=scope.axes | {s.place}), None)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from lumigen.condition import Cmp
-from lumigen.dtype import computed, f32
+from lumigen.dtype import computed, f32, i64
 from lumigen.errors import VerifyFailed
 from lumigen.index import ix
 from lumigen.region import (
@@ -79,7 +79,7 @@ from lumigen.verify.facts import (
 )
 from lumigen.verify.native import broken_native
 from lumigen.verify.products import broken_fragments, broken_product
-from lumigen.verify.value import broken_operand, broken_value
+from lumigen.verify.value import broken_operand, broken_value, is_of_names
 
 
 def verify(program: TileProgram, after: str = "verify") -> TileProgram:
@@ -291,7 +291,10 @@ def _broken_statement(s: Stmt, facts: Facts, scope: FactScope) -> Iterator[str]:
         case StoreTile():
             yield from _broken_store(s, facts, scope)
         case Order() | GroupPlaces() | OrderRows() | GroupRows():
-            yield from broken_native(s, facts, scope)
+            is_order = isinstance(s, Order)
+            yield from (
+                _broken_order(s, facts, scope) if is_order else broken_native(s, facts, scope)
+            )
         case _:
             yield from _broken_matrix(s, facts, scope)
 
@@ -306,6 +309,8 @@ def _broken_value_of(
         yield from broken_name(s.name, facts)
     # ahead of the loop over its lanes a carry is one number
     lanes = None if isinstance(s, ScanCarry) and s.lanes not in scope.axes else s.lanes
+    if isinstance(s, Let | Advance) and scope.lanes is None and is_of_names(s.value, s.lanes):
+        scope = replace(scope, lanes=s.lanes)  # of accumulators, between loops over their lanes
     yield from broken_value(s.value, facts, scope, lanes)
     if s.value.dtype is not s.name.dtype:
         yield f"a value of {s.value.dtype} as {s.name.dtype}"
@@ -444,7 +449,7 @@ def _broken_total(s: Accumulator | Finish, facts: Facts, scope: FactScope) -> It
         is_one = made is None or (made.lanes is None and not made.dealt)
         if made is None or is_one or s.source not in scope.locals:
             yield f"{s.source.name} has no lanes to reduce"
-        elif made.monoid is not s.monoid or made.lanes in scope.axes:
+        elif made.monoid is not s.monoid or (made.lanes in scope.axes and not made.dealt):
             yield f"{s.source.name} is still at work, or reduces by {made.monoid.value}"
         return
     if s.lanes is not None and s.name.dtype is not f32:
@@ -488,3 +493,21 @@ def _broken_store(s: StoreTile, facts: Facts, scope: FactScope) -> Iterator[str]
         yield f"lanes of {s.dst.dtype}"
     if s.value.dtype is not s.dst.dtype and not (s.value.dtype.is_float and s.dst.dtype.is_float):
         yield f"a value of {s.value.dtype} in a buffer of {s.dst.dtype}"
+
+
+def _broken_order(s: Order, facts: Facts, scope: FactScope) -> Iterator[str]:
+    counts = (s.kept, s.count)
+    yield from broken_use(s.dst, facts)
+    yield from broken_indices((*s.at, *counts), facts, scope)
+    inside = replace(scope, axes=scope.axes | {s.place})
+    yield from broken_indices((s.shown,), facts, inside)
+    yield from _broken_body(s.elements, facts, replace(inside, axes=inside.axes | {s.rank}))
+    if s.elements and not s.held:
+        yield "elements of a row that no team holds"
+    if s.place in scope.axes or scope.lanes is not None:
+        yield f"{s.place} has a value already, or there are lanes"
+    if s.dst.dtype is not i64 or len(s.at) != len(s.dst.dims):
+        yield f"places in {s.dst}, of {s.dst.dtype}, at {s.at}"
+    if any(never(Cmp(s.place.extent - n), scope.given) for n in counts):
+        yield f"{counts} of {s.place.extent} places"
+    yield from broken_value(s.value, facts, inside, None)

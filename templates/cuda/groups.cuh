@@ -116,15 +116,15 @@ LUMIGEN_INLINE void count_entries(int32_t* shared, int32_t* sizes, int entries, 
     for (int e = threadIdx.x; e < entries; e += kThreads) shared[e] = 0;
     __syncthreads();
   }
-  for (int first = begin; first < end; first += kThreads * kTaken) {
-    int found[kTaken];
+  for (int first = begin; first < end; first += kThreads * kMoved) {
+    int found[kMoved];
 #pragma unroll
-    for (int n = 0; n < kTaken; ++n) {
+    for (int n = 0; n < kMoved; ++n) {
       const int place = first + n * kThreads + threadIdx.x, own = key(place < end ? place : end - 1);
       found[n] = place < end ? own : entries;
     }
 #pragma unroll
-    for (int n = 0; n < kTaken; ++n) {
+    for (int n = 0; n < kMoved; ++n) {
       // a warp whose elements are all the same adds them at once
       const int e = found[n];
       const bool is_one = __all_sync(~0u, e == __shfl_sync(~0u, e, 0)) != 0;

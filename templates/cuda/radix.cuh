@@ -11,9 +11,9 @@
 namespace LUMIGEN_NS {
 
 constexpr int kDigitBits = 9;               // at most: so that a tile has several elements of each
-constexpr int kDigits = 1 << kDigitBits;    // at most
-constexpr int kTaken = 8;                   // elements that a thread places at a time
-constexpr int kTile = kThreads * kTaken;    // the same of a block
+constexpr int kRadix = 1 << kDigitBits;     // digits at most
+constexpr int kMoved = 8;                   // elements that a thread places at a time
+constexpr int kTile = kThreads * kMoved;    // the same of a block
 
 // A key and a place of the row it stands for, in this order, so that 8 bytes move at once.
 struct alignas(8) KeyedPlace {
@@ -35,22 +35,22 @@ struct RadixRows {
 };
 
 // Memory that blocks share. `pairs`: rows of count if there are two passes, twice if there are more, which take
-// turns; `counts`: rows of kDigits by chunks + 1.
+// turns; `counts`: rows of kRadix by chunks + 1.
 struct RadixMemory {
   KeyedPlace* pairs;
   int32_t* counts;
   Drawn* drawn;
 
   LUMIGEN_INLINE int32_t* counts_of(int row, const RadixRows& of) const {
-    return counts + static_cast<int64_t>(row) * kDigits * (of.chunks + 1);
+    return counts + static_cast<int64_t>(row) * kRadix * (of.chunks + 1);
   }
 };
 
 struct RadixShared {
   KeyedPlace sorted[kTile];               // of a tile, by digit
-  uint16_t counts[kWarps * kDigits];      // of each warp's elements; then of those ahead, in the tile
-  uint32_t starts[kDigits];               // where the next element of a digit goes
-  uint32_t moved[kDigits];                // the same less where the digit begins in the tile
+  uint16_t counts[kWarps * kRadix];      // of each warp's elements; then of those ahead, in the tile
+  uint32_t starts[kRadix];               // where the next element of a digit goes
+  uint32_t moved[kRadix];                // the same less where the digit begins in the tile
 };
 
 // counts[digit] of a chunk.
@@ -60,14 +60,14 @@ LUMIGEN_INLINE void count_digits(RadixShared& s, int begin, int end, int shift, 
   for (int d = threadIdx.x; d < digits; d += kThreads) s.starts[d] = 0;
   __syncthreads();
   for (int first = begin; first < end; first += kTile) {
-    uint32_t key[kTaken];
+    uint32_t key[kMoved];
 #pragma unroll
-    for (int n = 0; n < kTaken; ++n) {
+    for (int n = 0; n < kMoved; ++n) {
       const int i = first + n * kThreads + threadIdx.x;
       key[n] = element(i < end ? i : end - 1).key;
     }
 #pragma unroll
-    for (int n = 0; n < kTaken; ++n) {
+    for (int n = 0; n < kMoved; ++n) {
       const int i = first + n * kThreads + threadIdx.x;
       if (i < end) atomicAdd(&s.starts[key[n] >> shift & (digits - 1)], 1u);
     }
@@ -95,7 +95,7 @@ LUMIGEN_INLINE void add_chunks(int32_t* counts, int chunks) {
 
 // starts[digit] = how many elements of the row have lesser digits, or this one in chunks ahead.
 LUMIGEN_INLINE void find_starts(RadixShared& s, const int32_t* counts, int chunk, int chunks, int digits) {
-  constexpr int kOwn = (kDigits + kThreads - 1) / kThreads;
+  constexpr int kOwn = (kRadix + kThreads - 1) / kThreads;
   const int own = (digits + kThreads - 1) / kThreads, first = threadIdx.x * own;
   uint32_t total[kOwn], sum = 0;
 #pragma unroll
@@ -132,7 +132,7 @@ LUMIGEN_INLINE unsigned lanes_of_digit(int digit, int bits, bool is_there) {
 // Of each digit how many elements of the tile stand ahead of each warp's own, lesser digits included; and where
 // the tile's elements of the digit go.
 LUMIGEN_INLINE void add_warps(RadixShared& s, int digits) {
-  constexpr int kOwn = (kDigits + kThreads - 1) / kThreads;
+  constexpr int kOwn = (kRadix + kThreads - 1) / kThreads;
   const int own = (digits + kThreads - 1) / kThreads, first = threadIdx.x * own;
   uint32_t total[kOwn] = {}, sum = 0, all = 0;
 #pragma unroll
@@ -164,20 +164,20 @@ template <class Element, class Put>
 LUMIGEN_INLINE void place_tile(RadixShared& s, int begin, int end, int shift, int bits, const Element& element,
                                const Put& put) {
   const int digits = 1 << bits, lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  const int first = begin + warp * kWarp * kTaken + lane;
+  const int first = begin + warp * kWarp * kMoved + lane;
   const unsigned ahead = (1u << lane) - 1;
   uint16_t* const own = s.counts + warp * digits;
-  KeyedPlace taken[kTaken];
-  int rank[kTaken];
+  KeyedPlace taken[kMoved];
+  int rank[kMoved];
 #pragma unroll
-  for (int n = 0; n < kTaken; ++n) {
+  for (int n = 0; n < kMoved; ++n) {
     const int i = first + n * kWarp;
     taken[n] = element(i < end ? i : end - 1);  // all go out together
   }
   for (int d = lane; d < digits; d += kWarp) own[d] = 0;
   __syncwarp();
 #pragma unroll
-  for (int n = 0; n < kTaken; ++n) {
+  for (int n = 0; n < kMoved; ++n) {
     const bool is_there = first + n * kWarp < end;
     const int digit = static_cast<int>(taken[n].key >> shift & (digits - 1));
     const unsigned same = lanes_of_digit(digit, bits, is_there);
@@ -191,7 +191,7 @@ LUMIGEN_INLINE void place_tile(RadixShared& s, int begin, int end, int shift, in
   add_warps(s, digits);
   __syncthreads();
 #pragma unroll
-  for (int n = 0; n < kTaken; ++n) {
+  for (int n = 0; n < kMoved; ++n) {
     const int digit = static_cast<int>(taken[n].key >> shift & (digits - 1));
     if (first + n * kWarp < end) s.sorted[own[digit] + rank[n]] = taken[n];
   }

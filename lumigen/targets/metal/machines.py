@@ -55,11 +55,13 @@ TEAMS = Teams(
     warp_vectors=4,
     registers=0,  # nobody says how many: rows are read again, from a cache
     granted=8,
+    turn=0,
     held=0,
     blocks=8,
     spare=8,
     addresses=16,
     between=16,
+    stretch=0,
 )
 APPLE7 = Gpu(
     name="apple7",
@@ -75,6 +77,7 @@ APPLE7 = Gpu(
         expansion=2,
         few_reads=4,
         few_steps=12,
+        after=8,
         row=256,
         row_of_weights=1024,
         row_of_fold=512,
@@ -90,12 +93,15 @@ APPLE7 = Gpu(
         idle=2,
         worth=8,
     ),
-    vectors=Vectors(window=8, least=4, scanned=NEVER, pieces=0),  # a thread scans a row by itself
+    vectors=Vectors(
+        window=8, least=4, divided=256, scanned=NEVER, pieces=0
+    ),  # a thread scans a row by itself
     scans=ScanParts(workers=CORES, least=NEVER, whole=256, fewest=4),
     teams=TEAMS,
     multiprocessors=CORES,
     shared_bytes=32 * 1024,
     radix=None,
     ordered=NEVER,  # a row is ordered by counting, however long it is
+    selection=None,
     products=PRODUCTS,
 )
