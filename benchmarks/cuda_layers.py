@@ -140,6 +140,13 @@ def attend(f: ModuleType, q: Any, k: Any, v: Any) -> Any:
     return f.scaled_dot_product_attention(q, k, v, enable_gqa=True)
 
 
+def segment_mean(_: ModuleType, i: Any, x: Any) -> Any:
+    """The mean of the rows of each of 50000 segments, 0 of none."""
+    total = x.new_zeros(50000, x.shape[1]).index_add(0, i, x)
+    count = x.new_zeros(50000).scatter_add(0, i, x.new_ones(x.shape[0]))
+    return total / count.clamp(min=1).unsqueeze(1)
+
+
 def over_keys(batch: int, queries: int, keys: int) -> tuple[Input, ...]:
     """Queries of 32 heads, in groups of four to a head of keys and values."""
     cache = bf16(batch, 8, keys, 128)
@@ -232,6 +239,24 @@ ROWS: dict[str, Row] = {
         lambda _, x, i, v: x.index_add(0, i, v),
         (f32(65536, 128), below(65536, 262144), f32(262144, 128)),
     ),
+    "scatter_add": Row(
+        lambda _, x, i, v: x.scatter_add(0, i, v),
+        (f32(1 << 20), below(1 << 20, 1 << 20), f32(1 << 20)),
+    ),
+    "segment_mean": Row(segment_mean, (below(50000, 1 << 20), f32(1 << 20, 64))),
+    "graph_layer": Row(
+        lambda _, x, i, j: (x * 0).index_add(0, j, x[i]),
+        (f32(100000, 64), below(100000, 1000000), below(100000, 1000000)),
+    ),
+    "histogram_256": Row(
+        lambda _, x, i, v: x.scatter_add(0, i, v), (f32(256), below(256, 1 << 24), f32(1 << 24))
+    ),
+    "counts_256": Row(lambda _, x: x.histc(256, -4, 4), (f32(1 << 24),)),
+    "embedding_gradient": Row(
+        lambda _, x, i, v: x.index_add(0, i, v.float()),
+        (f32(32000, 1024), below(32000, 16384), bf16(16384, 1024)),
+    ),
+    "sort_one_row": Row(lambda _, x: x.sort(-1).values, (f32(1 << 20),)),
     "triangular_product": Row(
         lambda _, a, b: a.tril() @ b, (bf16(4096, 4096, scale=1 / 64), bf16(4096, 4096))
     ),

@@ -329,6 +329,18 @@ class Copies:
 
 
 @dataclass(frozen=True)
+class RadixTiles:
+    """Rows that many blocks put in order: constants of the headers, and who shares a row."""
+
+    digit: int  # bits of a digit at most: kDigitBits
+    tile: int  # elements that a block places at a time: kTile
+    placing: int  # blocks of a multiprocessor that move elements
+    counting: int  # the same of those that only count them
+    long: int  # elements of a row for which this pays, however many rows there are
+    longest: int  # places of a row that its headers count
+
+
+@dataclass(frozen=True)
 class Selection:
     """Teams that hold a row in registers and select the first of its elements."""
 
@@ -346,6 +358,7 @@ class Gpu(Machine):
     multiprocessors: int  # that should all have something to do
     shared_bytes: int  # that a block has at most
     ordered: int  # elements that a block orders at a time: kOrdered of the headers
+    radix: RadixTiles | None  # none where each row is one block's
     selection: Selection | None  # none where a row is ordered by counting
     products: ProductTiles
 

@@ -534,7 +534,7 @@ class GroupPlaces:
     """`dst[at ..]` = of `place`'s points by `value`, an integer: how many are below each group, then they by group.
 
     The groups are 0, .., `groups` - 1; the first `groups` + 1 elements are counts, then come as many places as there
-    are. Points of no group come before the first one or after the last one, equal ones by place.
+    are, if they are `placed`. Points of no group come before the first one or after the last one, equal ones by place.
     """
 
     dst: Buffer
@@ -542,6 +542,54 @@ class GroupPlaces:
     groups: Ix
     place: Axis
     value: Expr
+    placed: bool = True
+
+
+@dataclass(frozen=True)
+class GroupRows:
+    """The same of all rows, by all tasks together: row `row` of `dst`, of `place`'s points by `value`.
+
+    Tasks share the chunks of each row. What they leave each other is in `shared`: keys (rows, places), pairs of keys
+    and places between passes, and counts of digits; or, if places are not `placed`, counts of groups and
+    of chunks. The last one counts their tasks, and is 0 after all of them.
+    """
+
+    dst: Buffer
+    groups: Ix
+    row: Axis
+    place: Axis
+    value: Expr
+    chunks: Ix
+    shared: tuple[Buffer, ...]
+    placed: bool = True
+
+    @property
+    def drawn(self) -> Buffer:
+        """The counter."""
+        return self.shared[-1]
+
+
+@dataclass(frozen=True)
+class OrderRows:
+    """The same as Order of all rows, by all tasks together: row `row` of `dst`, of all of `place`'s points by `value`.
+
+    `bits` tell values from each other. `shared` is what the tasks leave each other, as of GroupRows: pairs of keys and
+    places between passes, counts of digits, and the counter.
+    """
+
+    dst: Buffer
+    row: Axis
+    place: Axis
+    value: Expr
+    descending: bool
+    bits: int
+    chunks: Ix
+    shared: tuple[Buffer, ...]
+
+    @property
+    def drawn(self) -> Buffer:
+        """The counter."""
+        return self.shared[-1]
 
 
 @dataclass(frozen=True)
@@ -582,6 +630,8 @@ Stmt = Union[
     Keep,
     Order,
     GroupPlaces,
+    GroupRows,
+    OrderRows,
     ScanCarry,
     Advance,
     ScanLanes,

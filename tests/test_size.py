@@ -14,7 +14,7 @@ BUDGET = 450
 LARGER: dict[str, tuple[int, str]] = {
     "lumigen/frontend/functions.py": (700, "a namespace: a line for each name, and one in __all__"),
     "lumigen/frontend/tensor.py": (600, "one class, whose methods are PyTorch's, a line for each"),
-    "lumigen/interp/tile.py": (520, "a meaning for each statement, over the same memory"),
+    "lumigen/interp/tile.py": (540, "a meaning for each statement, over the same memory"),
     "lumigen/lower/cuts.py": (
         470,
         "the rules that say what is stored, and what several of them ask",

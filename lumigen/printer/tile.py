@@ -37,6 +37,7 @@ from lumigen.tile import (
     ForRows,
     ForTile,
     GroupPlaces,
+    GroupRows,
     Hold,
     Keep,
     Let,
@@ -46,6 +47,7 @@ from lumigen.tile import (
     Multiply,
     Operand,
     Order,
+    OrderRows,
     Pack,
     PackColumns,
     PackRuns,
@@ -219,7 +221,18 @@ def _matrix(s: Stmt) -> str:
             return f"{s.dst}{_at(s.at)} ={shown} first {s.kept} of {where} {by}{also}"
         case GroupPlaces():
             where = f"{s.place} in 0 .. {s.place.extent}"
-            return f"{s.dst}{_at(s.at)} = {s.groups} groups of {where} by {show_expr(s.value)}"
+            what = f"{'' if s.placed else 'starts of '}{s.groups} groups"
+            return f"{s.dst}{_at(s.at)} = {what} of {where} by {show_expr(s.value)}"
+        case GroupRows():
+            where = f"{s.row} in 0 .. {s.row.extent}, {s.place} in 0 .. {s.place.extent}"
+            how = f"{s.chunks} chunks, {', '.join(map(str, s.shared))}"
+            what = f"{'' if s.placed else 'starts of '}{s.groups} groups"
+            return f"{s.dst} = {what} of {where} by {show_expr(s.value)} in {how}"
+        case OrderRows():
+            way = " from the greatest on" if s.descending else ""
+            where = f"{s.row} in 0 .. {s.row.extent}, {s.place} in 0 .. {s.place.extent}"
+            how = f"{s.chunks} chunks, {', '.join(map(str, s.shared))}"
+            return f"{s.dst} = {where} by {s.bits} bits of {show_expr(s.value)}{way} in {how}"
         case Fill():
             return f"fill {s.dst} = {s.value:.9g}"
         case _:

@@ -31,6 +31,7 @@ from lumigen.tile import (
     ForRows,
     ForTile,
     GroupPlaces,
+    GroupRows,
     Hold,
     Keep,
     Let,
@@ -39,6 +40,7 @@ from lumigen.tile import (
     Mma,
     Multiply,
     Order,
+    OrderRows,
     Pack,
     PackColumns,
     PackRuns,
@@ -75,6 +77,7 @@ from lumigen.verify.facts import (
     broken_use,
     never,
 )
+from lumigen.verify.native import broken_native
 from lumigen.verify.products import broken_fragments, broken_product
 from lumigen.verify.value import broken_operand, broken_value, is_of_names
 
@@ -287,8 +290,11 @@ def _broken_statement(s: Stmt, facts: Facts, scope: FactScope) -> Iterator[str]:
             yield from _broken_accumulate(s, facts, scope)
         case StoreTile():
             yield from _broken_store(s, facts, scope)
-        case Order() | GroupPlaces():
-            yield from _broken_order(s, facts, scope)
+        case Order() | GroupPlaces() | OrderRows() | GroupRows():
+            is_order = isinstance(s, Order)
+            yield from (
+                _broken_order(s, facts, scope) if is_order else broken_native(s, facts, scope)
+            )
         case _:
             yield from _broken_matrix(s, facts, scope)
 
@@ -489,22 +495,19 @@ def _broken_store(s: StoreTile, facts: Facts, scope: FactScope) -> Iterator[str]
         yield f"a value of {s.value.dtype} in a buffer of {s.dst.dtype}"
 
 
-def _broken_order(s: Order | GroupPlaces, facts: Facts, scope: FactScope) -> Iterator[str]:
-    counts = (s.kept, s.count) if isinstance(s, Order) else (s.groups,)
+def _broken_order(s: Order, facts: Facts, scope: FactScope) -> Iterator[str]:
+    counts = (s.kept, s.count)
     yield from broken_use(s.dst, facts)
     yield from broken_indices((*s.at, *counts), facts, scope)
     inside = replace(scope, axes=scope.axes | {s.place})
-    if isinstance(s, Order):
-        yield from broken_indices((s.shown,), facts, inside)
-        yield from _broken_body(s.elements, facts, replace(inside, axes=inside.axes | {s.rank}))
-        if s.elements and not s.held:
-            yield "elements of a row that no team holds"
+    yield from broken_indices((s.shown,), facts, inside)
+    yield from _broken_body(s.elements, facts, replace(inside, axes=inside.axes | {s.rank}))
+    if s.elements and not s.held:
+        yield "elements of a row that no team holds"
     if s.place in scope.axes or scope.lanes is not None:
         yield f"{s.place} has a value already, or there are lanes"
     if s.dst.dtype is not i64 or len(s.at) != len(s.dst.dims):
         yield f"places in {s.dst}, of {s.dst.dtype}, at {s.at}"
-    if isinstance(s, Order) and any(never(Cmp(s.place.extent - n), scope.given) for n in counts):
+    if any(never(Cmp(s.place.extent - n), scope.given) for n in counts):
         yield f"{counts} of {s.place.extent} places"
-    if isinstance(s, GroupPlaces) and not s.value.dtype.is_int:
-        yield f"groups are numbered by {s.value.dtype}"
     yield from broken_value(s.value, facts, inside, None)

@@ -99,7 +99,14 @@ def _builders(machine: StreamingGpu, copying: StreamingGpu) -> dict[str, Builder
         ),
         "order": Builder(
             partial(order.order, machine=machine),
-            sites({"threads": threads, "team": (1, 32, 256), "held": (0, 1, 2, 8, 32)}),
+            sites(
+                {
+                    "threads": threads,
+                    "team": (1, 32, 256),
+                    "held": (0, 1, 2, 8, 32),
+                    "blocks": (0, machine.multiprocessors),
+                }
+            ),
         ),
         "stream": Builder(
             partial(stream.stream, machine=machine), partial(tiles_of_stream, machine=machine)

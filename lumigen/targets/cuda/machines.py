@@ -15,6 +15,7 @@ from lumigen.machine import (
     Grain,
     ProductTile,
     ProductTiles,
+    RadixTiles,
     RowFoldTiles,
     ScanParts,
     Selection,
@@ -172,6 +173,14 @@ SM_80 = StreamingGpu(
     multiprocessors=MULTIPROCESSORS,
     shared_bytes=99 * 1024,  # of the GPUs for consumers, on which kernels for sm_80 run too
     ordered=2048,
+    radix=RadixTiles(
+        digit=9,
+        tile=2048,
+        placing=4,
+        counting=6,
+        long=1 << 15,
+        longest=1 << 30,
+    ),
     selection=Selection(held=32, by_warp=32, by_block=1024, rows=512),
     products=PRODUCTS,
     streams=STREAMS,

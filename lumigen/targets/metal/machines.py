@@ -104,6 +104,7 @@ APPLE7 = Gpu(
     teams=TEAMS,
     multiprocessors=CORES,
     shared_bytes=32 * 1024,
+    radix=None,
     ordered=NEVER,  # a row is ordered by counting, however long it is
     selection=None,
     products=PRODUCTS,
