@@ -21,6 +21,7 @@ from lumigen.lower.beside import (
 from lumigen.lower.block_fold import find_foldable, parts_of_rows
 from lumigen.lower.cascade import find_cascade
 from lumigen.lower.contract import Columns, Contraction, Products, find_products
+from lumigen.lower.depth import along_memory
 from lumigen.lower.implicit import has_windows, rows_packed_before, rows_place
 from lumigen.lower.pipeline import flat_pair, multiplied_in
 from lumigen.lower.row_fold import find_plain_rows, find_row_fold
@@ -208,7 +209,8 @@ def candidates_of_blocks(
         yield Candidate(plan, (Schedule("side_by_side", (), parts=parts),))
     products = None if others else find_products(store)
     if products is not None and (len(products.each) == 1 or flat_pair(products)):
-        plan = RegionPlan(region, (products.plan(region, machine, alone=True),))
+        ordered, meaning = along_memory(products, region)
+        plan = RegionPlan(region, (ordered.plan(meaning, machine, alone=True),))
         yield candidate(plan, schedule)
 
 

@@ -23,6 +23,7 @@ from lumigen.dtype import bf16, f32
 from lumigen.index import Axis, Ix, ceildiv, extent_of, ix
 from lumigen.lower.built import Built, check
 from lumigen.lower.contract import Contraction, as_operand
+from lumigen.lower.im2col import Pixels, Tapped, find_windows
 from lumigen.lower.mapped import Mapped
 from lumigen.lower.pipeline import Flat, are_counted, for_tile
 from lumigen.lower.scope import Names, Scope, address
@@ -32,9 +33,10 @@ from lumigen.machine import ClusterTile, Copies, StreamingGpu
 from lumigen.plan import KernelPlan, NotRealised
 from lumigen.region import Buffer, Region, Role, Store
 from lumigen.schedule import Schedule, schedule
-from lumigen.tile import BlockTile, Contract, TensorMap, TileKind, TileProgram
+from lumigen.tile import BlockTile, Contract, TileKind, TileProgram
 
 SITES = ("rows", "columns", "stages", "cluster", "split", "blocks", "turned")
+Operand = Mapped | Pixels | Tapped
 
 
 def sizes_of(t: ClusterTile) -> Schedule:
@@ -49,7 +51,7 @@ class Fetched:
     found: Contraction
     store: Store
     flat: Flat
-    mapped: tuple[Mapped, Mapped]
+    mapped: tuple[Operand, Operand]
 
     def turned(self) -> Fetched:
         """With rows and columns exchanged."""
@@ -74,7 +76,7 @@ def schedules(
     if copies is None:
         return ()
     try:
-        each = tuple(map(_fetched, grids_of(plan)))
+        each = tuple(_fetched(one, copies) for one in grids_of(plan))
     except NotRealised:
         return ()
     rows_of = each[0].flat.m.extent
@@ -82,7 +84,8 @@ def schedules(
     forms = {
         (x.flat.m.extent, *(o.is_deep for o in x.mapped), x.mapped[0].source.dtype) for x in each
     }
-    if len(forms) > 1:
+    several_windows = len(each) > 1 and any(not isinstance(x.mapped[0], Mapped) for x in each)
+    if len(forms) > 1 or several_windows:
         return ()
     out: list[tuple[tuple[Cmp, ...], Schedule]] = []
     for most, rows in _numbers_of_rows(rows_of, copies):
@@ -96,12 +99,15 @@ def schedules(
     return tuple(out)
 
 
-def _fetched(plan: KernelPlan) -> Fetched:
+def _fetched(plan: KernelPlan, copies: Copies) -> Fetched:
     """The product of a plan of one; NotRealised where a tensor copy engine does not fetch its operands."""
     found, store = Contraction.of(plan)
     if not are_counted(found.m_axes, found.n_axes, found.reduce.axes):
         raise NotRealised("a product with more rows, columns or depth than an int counts")
     flat = Flat.of(found)
+    windows = find_windows(found, copies.box // 2)  # a box of fewer channels is mostly empty
+    if windows is not None:
+        return Fetched(found, store, flat, windows)
     a = Mapped.of(flat.rows, flat.m, flat.k, found.grid)
     b = Mapped.of(flat.columns, flat.n, flat.k, found.grid)
     if a is None or b is None or a.source.dtype is not b.source.dtype:
@@ -114,11 +120,11 @@ def _fetched(plan: KernelPlan) -> Fetched:
 def roles(plan: KernelPlan, sizes: Schedule, machine: StreamingGpu) -> Built:
     """The kernel of a plan of one product of operands that are fetched; NotRealised where it is of another form."""
     check(sizes, SITES)
-    fetched = _fetched(plan)
     copies = machine.copies
     tile = next((t for t in tiles_of(machine) if sizes_of(t) == sizes), None)
     if copies is None or tile is None:
         raise NotRealised("a tile that the device's headers do not have")
+    fetched = _fetched(plan, copies)
     if not _fits(tile, fetched, copies) or (tile.turned and not fetched.can_turn):
         raise NotRealised("a tile that copies of an operand do not divide")
     own = fetched.turned() if tile.turned else fetched
@@ -243,8 +249,8 @@ def _program(region: Region, of: Fetched, sizes: Schedule, machine: StreamingGpu
 
     a, b = of.mapped
     maps = (
-        _map("map_a", a, rows, copies.box),
-        _map("map_b", b, columns // cluster, copies.box),
+        a.map("map_a", rows, copies.box),
+        b.map("map_b", columns // cluster, copies.box),
     )
     acc = Buffer("acc", Role.SCRATCH, (ix(rows * cluster), ix(columns)), f32)
     factors = as_operand(flat.rows, m, k), as_operand(flat.columns, n, k)
@@ -275,10 +281,3 @@ def _width(sizes: Schedule, machine: StreamingGpu) -> int:
     """Neighbours that a thread has at a time: two where no two threads can exchange theirs."""
     alone = sizes["columns"] % (machine.teams.warp * max(1, sizes["split"])) != 0
     return 2 if sizes["turned"] or alone else machine.products.stored
-
-
-def _map(name: str, operand: Mapped, lines: int, box: int) -> TensorMap:
-    shared = operand.shared()
-    assert shared is not None, "asked before"
-    batches, share = shared
-    return operand.boxes(name, lines, box, (batches,), share)

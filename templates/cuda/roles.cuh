@@ -165,7 +165,7 @@ struct Stage {
 // All of C, of each product: the body of a kernel of kThreads threads, one block on a multiprocessor, whose
 // grid is a number of clusters, as many as run at one time or fewer. epilogue(acc, at, stage) is called by
 // the consumers for each tile with its sums; elements outside C are among them.
-template <class Tile, int kProducts, class Epilogue>
+template <class Tile, class Product, int kProducts, class Epilogue>
 __device__ __forceinline__ void contract_tiles(const Product (&products)[kProducts], void* shared,
                                                const Epilogue& epilogue) {
   using Ring = typename Tile::Ring;
@@ -186,7 +186,7 @@ __device__ __forceinline__ void contract_tiles(const Product (&products)[kProduc
   launch_dependents();
   wait_dependencies();
 
-  const Rasters<Tile::kRows * kCluster, Tile::kColumns, kProducts> rasters(products);
+  const Rasters<Tile::kRows * kCluster, Tile::kColumns, Product, kProducts> rasters(products);
   const int first = blockIdx.x / kCluster, stride = gridDim.x / kCluster, count = rasters.count();
   const auto place = [&](int index) {
     TileAt at = rasters.at(index);
@@ -201,16 +201,17 @@ __device__ __forceinline__ void contract_tiles(const Product (&products)[kProduc
       for (int index = first; index < count; index += stride) {
         const TileAt at = place(index);
         const Product of = chosen(products, at.product);
+        const auto rows = majors_at<typename Tile::PanelA>(of.a, at.row, at.batch);
+        const auto columns = majors_at<typename Tile::PanelB>(of.b, at.column, at.batch, rank);
+        auto depth = of.depth_at(0);
         for (int step = 0; step < of.steps(); step++) {
           ring.wait_empty(cursor);
           ring.expect(cursor.slot);
           const uint32_t full = ring.full(cursor.slot);
-          const int k = step * kRingDepth;
-          load_panel<typename Tile::PanelA>(ring.template panel<0>(cursor.slot), of.a, full, at.row, k,
-                                            at.batch);
-          load_panel<typename Tile::PanelB>(ring.template panel<1>(cursor.slot), of.b, full, at.column, k,
-                                            at.batch, rank);
+          load_panel<typename Tile::PanelA>(ring.template panel<0>(cursor.slot), of.a, full, rows, depth);
+          load_panel<typename Tile::PanelB>(ring.template panel<1>(cursor.slot), of.b, full, columns, depth);
           cursor.advance();
+          depth.advance();
         }
       }
     }
