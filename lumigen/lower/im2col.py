@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from lumigen.index import Axis, Ix, Quotient, is_nonnegative, ix, of_atom, product
 from lumigen.lower.contract import Contraction, flatten
+from lumigen.lower.gathered import guarded
 from lumigen.lower.scope import address
-from lumigen.region import Buffer, Choose, Expr, Holds, Read, is_zero, substitute
+from lumigen.region import Buffer, Expr, Read, substitute
 from lumigen.tile import TensorMap, Window
 
 CORNERS = (-128, 127)  # where windows may begin, from the corners of an image
@@ -116,10 +117,12 @@ def _pixels(
     """An operand that is read through windows; its images are the first majors, or all of the grid."""
     value = substitute(value, {a: ix(0) for a in (*majors, *grid) if a.extent == 1})
     majors, grid = ([a for a in axes if a.extent != 1] for axes in (majors, grid))
-    guarded = _guarded(value)
-    if guarded is None:
+    found = guarded(value)
+    if found is None or len(found[0].at) < 2:
         return None
-    element, slacks = guarded
+    element, slacks = found[0], set(found[1])
+    if not element.source.dtype.is_float or element.source.dtype.bits != 16:
+        return None
     source, (*_, channel) = element.source, element.at
     channels = next((a for a in depth if channel.coefficient(a) == 1), None)
     if channels is None or not (channel - channels).is_const:
@@ -151,20 +154,6 @@ def _pixels(
     extents, windows = (down.extent, across.extent), (down.window, across.window)
     axes = down.taps, across.taps
     return Pixels(source, number, channels, base, extents, strides, windows, axes)
-
-
-def _guarded(value: Expr) -> tuple[Read, set[Ix]] | None:
-    """What is read, and the slacks of all that it is 0 without."""
-    slacks: set[Ix] = set()
-    while isinstance(value, Choose) and isinstance(value.condition, Holds):
-        if not is_zero(value.otherwise):
-            return None
-        slacks |= {c.slack for c in value.condition.conditions}
-        value = value.then
-    if not isinstance(value, Read) or len(value.at) < 2:
-        return None
-    dtype = value.source.dtype
-    return (value, slacks) if dtype.is_float and dtype.bits == 16 else None
 
 
 @dataclass(frozen=True)
