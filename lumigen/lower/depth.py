@@ -22,7 +22,7 @@ def along_memory(found: Products, region: Region) -> tuple[Products, Region]:
     """The products with their depth in the order of memory, and the region that holds them."""
     (store,) = region.stores
     each = [_ordered(c) for c in found.each]
-    moved = {a.reduce: b.reduce for a, b in zip(found.each, each, strict=True)}
+    moved: dict[Expr, Expr] = {a.reduce: b.reduce for a, b in zip(found.each, each, strict=True)}
     if all(a is b for a, b in moved.items()):
         return found, region
     meaning = Region((replace(store, value=map_expr(store.value, moved)),), region.lines)

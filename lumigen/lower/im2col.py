@@ -118,42 +118,47 @@ def _pixels(
     value = substitute(value, {a: ix(0) for a in (*majors, *grid) if a.extent == 1})
     majors, grid = ([a for a in axes if a.extent != 1] for axes in (majors, grid))
     found = guarded(value)
-    if found is None or len(found[0].at) < 2:
+    if found is None or not _has_channels(found[0]):
         return None
-    element, slacks = found[0], set(found[1])
-    if not element.source.dtype.is_float or element.source.dtype.bits != 16:
+    (source, at), slacks = (found[0].source, found[0].at), set(found[1])
+    channels = next((a for a in depth if at[-1].coefficient(a) == 1), None)
+    if channels is None or not (at[-1] - channels).is_const:
         return None
-    source, (*_, channel) = element.source, element.at
-    channels = next((a for a in depth if channel.coefficient(a) == 1), None)
-    if channels is None or not (channel - channels).is_const:
-        return None
-    each = [_Dimension(source, d, i) for d, i in enumerate(element.at[:-1]) if source.dims[d] != 1]
-    inside, moved = len(each), {*majors, *depth}
-    while inside > max(0, len(each) - 2) and each[inside - 1].at.axes <= moved:
-        inside -= 1
+    each = [_Dimension(source, d, i) for d, i in enumerate(at[:-1]) if source.dims[d] != 1]
+    inside = len(each) - sum(d.at.axes <= {*majors, *depth} for d in each[-2:])
     spans = [_Span.of(d, majors, depth, slacks) for d in each[inside:]]
-    while len(spans) < 2:
-        spans.insert(0, _Span(STILL, ix(1), source.dims[-1] * source.dims[-2], ONE, None))
-    down, across = spans
-    if down is None or across is None or slacks:
+    moved = [s for s in spans if s is not None]
+    if len(moved) < len(spans) or slacks:
         return None
-    images = each[:inside]
-    own = [a for d in images for a in d.at.axes]
-    before = [a for s in spans if s and s.major for a in (s.major,)]
-    taps = {s.taps for s in (down, across)} - {ONE}
-    if any(d.at != ix(a) or d.extent != a.extent for d, a in zip(images, own, strict=False)):
+    down, across = [_still(source)] * (2 - len(moved)) + moved
+    images, own = each[:inside], [a for d in each[:inside] for a in d.at.axes]
+    if [d.at for d in images] != [ix(a) for a in own]:
         return None
-    if len(own) != len(images) or {*taps, channels} != set(depth):
+    if any(d.extent != a.extent for d, a in zip(images, own, strict=True)):
         return None
-    if [*own, *before] != [*grid, *majors] or (grid and own != grid):
+    given = [s.major for s in moved if s.major is not None]
+    if [*own, *given] != [*grid, *majors] or (grid and own != grid):
         return None
-    base, number = channel - channels, product(tuple(d.extent for d in images))
+    if {*(s.taps for s in moved), channels} - {ONE} != set(depth):
+        return None
+    base, number = at[-1] - channels, product(tuple(d.extent for d in images))
     strides = (images[-1].stride if images else source.dims[-1], down.stride, across.stride)
-    if any(i % VECTOR != 0 for i in (base, *strides)):
+    sizes = (number, down.extent, across.extent, channels.extent, down.points, across.points)
+    if any(i % VECTOR != 0 for i in (base, *strides)) or not all(map(_is_some, sizes)):
         return None
     extents, windows = (down.extent, across.extent), (down.window, across.window)
-    axes = down.taps, across.taps
-    return Pixels(source, number, channels, base, extents, strides, windows, axes)
+    return Pixels(
+        source, number, channels, base, extents, strides, windows, (down.taps, across.taps)
+    )
+
+
+def _has_channels(e: Read) -> bool:
+    """Whether it is of 16 bits, and has a dimension beside that of its channels."""
+    return len(e.at) > 1 and e.source.dtype.is_float and e.source.dtype.bits == 16
+
+
+def _is_some(extent: Ix) -> bool:
+    return is_nonnegative(extent - 1)
 
 
 @dataclass(frozen=True)
@@ -173,9 +178,6 @@ class _Dimension:
         return product(self.source.dims[self.number + 1 :])
 
 
-STILL = Window(ix(1), 0, 0, 1, ix(1), 1)
-
-
 @dataclass(frozen=True)
 class _Span:
     """A dimension that windows move along."""
@@ -186,32 +188,37 @@ class _Span:
     taps: Axis
     major: Axis | None
 
+    @property
+    def points(self) -> Ix:
+        return self.window.points
+
     @staticmethod
     def of(
         d: _Dimension, majors: Sequence[Axis], depth: Sequence[Axis], slacks: set[Ix]
     ) -> _Span | None:
         """None where windows do not move in whole steps; takes the conditions of an image's edges from `slacks`."""
-        major, *more = [a for a in majors if a in d.at.axes] or [None]
+        major, *more = [a for a in majors if a in d.at.axes] or [ONE]
         taps, *others = [a for a in depth if a in d.at.axes] or [ONE]
-        step, apart = (ix(1) if a is None else d.at.coefficient(a) for a in (major, taps))
+        step, apart = (d.at.coefficient(a) if a is not ONE else ix(1) for a in (major, taps))
         if more or others or step is None or apart is None:
             return None
-        first = d.at - (step * major if major else 0) - (apart * taps if taps is not ONE else 0)
-        points = major.extent if major else ix(1)
-        if not (first.is_const and step.is_const and (taps is ONE or apart.is_const)):
+        first = d.at.substitute({major: ix(0), taps: ix(0)})
+        if not (first.is_const and step.is_const and apart.is_const):
             return None
-        last = _last(first.const, points, step.const, d.extent)
-        far = ix(0) if taps is ONE else (taps.extent - 1) * apart
-        corners = () if last is None else (first.const, last)
-        least, most = CORNERS
-        if not corners or not all(least <= i <= most for i in corners) or not 0 < step.const <= STEPS:
+        last = _last(first.const, major.extent, step.const, d.extent)
+        if last is None or not all(CORNERS[0] <= i <= CORNERS[1] for i in (first.const, last)):
             return None
-        if not is_nonnegative(far) or not is_nonnegative(FARTHEST - far):
+        far = (taps.extent - 1) * apart
+        if not 0 < step.const <= STEPS or not all(map(is_nonnegative, (far, FARTHEST - far))):
             return None
         slacks -= {d.at, d.extent - 1 - d.at}
-        between = 1 if taps is ONE else apart.const
-        window = Window(points, first.const, last, step.const, taps.extent, between)
-        return _Span(window, d.extent, d.stride, taps, major)
+        window = Window(major.extent, first.const, last, step.const, taps.extent, apart.const)
+        return _Span(window, d.extent, d.stride, taps, None if major is ONE else major)
+
+
+def _still(source: Buffer) -> _Span:
+    """A dimension that an image does not have."""
+    return _Span(Window(ix(1), 0, 0, 1, ix(1), 1), ix(1), source.dims[-1], ONE, None)
 
 
 def _last(first: int, points: Ix, step: int, extent: Ix) -> int | None:
@@ -242,7 +249,7 @@ def _tapped(value: Expr, majors: tuple[Axis, ...], pixels: Pixels) -> Tapped | N
     base = at - down * axes[0] - across * axes[1] - line * n - pixels.channels
     if base.axes or any(i % VECTOR != 0 for i in (base, down, across, line)):
         return None
-    if not all(map(is_nonnegative, (down, across, line - 1))):
+    if not all(map(is_nonnegative, (down, across, line - 1, n.extent - 1))):
         return None
     moves = (down, across, line)
     return Tapped(value.source, n.extent, pixels.channels, base, moves, pixels.taps)

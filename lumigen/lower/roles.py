@@ -105,16 +105,19 @@ def _fetched(plan: KernelPlan, copies: Copies) -> Fetched:
     if not are_counted(found.m_axes, found.n_axes, found.reduce.axes):
         raise NotRealised("a product with more rows, columns or depth than an int counts")
     flat = Flat.of(found)
-    windows = find_windows(found, copies.box // 2)  # a box of fewer channels is mostly empty
-    if windows is not None:
-        return Fetched(found, store, flat, windows)
+    mapped = _mapped(found, flat) or find_windows(found, copies.box // 2)  # less: mostly empty
+    if mapped is None:
+        raise NotRealised("an operand that a tensor copy engine does not fetch")
+    return Fetched(found, store, flat, mapped)
+
+
+def _mapped(found: Contraction, flat: Flat) -> tuple[Mapped, Mapped] | None:
+    """Both operands, where memory has them in lines and a quotient numbers their batches."""
     a = Mapped.of(flat.rows, flat.m, flat.k, found.grid)
     b = Mapped.of(flat.columns, flat.n, flat.k, found.grid)
     if a is None or b is None or a.source.dtype is not b.source.dtype:
-        raise NotRealised("an operand that a tensor copy engine does not fetch")
-    if a.shared() is None or b.shared() is None:
-        raise NotRealised("an operand whose batches no quotient numbers")
-    return Fetched(found, store, flat, (a, b))
+        return None
+    return None if a.shared() is None or b.shared() is None else (a, b)
 
 
 def roles(plan: KernelPlan, sizes: Schedule, machine: StreamingGpu) -> Built:

@@ -107,7 +107,10 @@ def _operand(t: TensorMap, r: Renderer) -> str:
     if t.windows is not None:
         r.uses.headers.add("windows.cuh")
         counts = (count(r, w.points) for w in t.windows)
-        fields = [*counts, *(str(getattr(w, f)) for f in ("first", "step", "apart") for w in t.windows)]
+        fields = [
+            *counts,
+            *(str(getattr(w, f)) for f in ("first", "step", "apart") for w in t.windows),
+        ]
     return f"const {_kind(t)} {_boxes(t.name)} = {{{', '.join([_map(t), *fields])}}};"
 
 
