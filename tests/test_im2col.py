@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from lumigen.index import ix
 from lumigen.interp.graph import evaluate
 from lumigen.lower.assemble import LoweredKernel, LoweredModel
 from lumigen.lower.gathered import Gathered
-from lumigen.targets.cuda.speller import device_kernel_body
 from lumigen.tile import Contract, TensorMap, Window
 from lumigen.verify.tile import verify
 
@@ -180,15 +179,6 @@ def test_a_depth_is_in_the_order_of_memory() -> None:
         assert kernel.plan is not None
         (step,) = (s for s in kernel.plan.steps() if hasattr(s, "rows"))
         assert step.value.axes[-1].extent == ix(last)
-
-
-def test_the_text_of_both_kernels(golden: Callable[[str, str], None]) -> None:
-    _, model = lowered(WINDOWS["steps"], "sm_90a")
-    text = ""
-    for kernel in (model.kernels[0], windowed(model)[-1]):
-        body = device_kernel_body(kernel.name, kernel.program, kernel.parameters, "model.py:1").body
-        text += body[body.index("using Tile") : body.index("const KernelRow")]
-    golden("kernels/windows.cu", text)
 
 
 @pytest.mark.slow

@@ -34,7 +34,8 @@ def _ordered(found: Contraction) -> Contraction:
     reads = [e for e in walk([found.rows, found.columns]) if isinstance(e, Read)]
     counts = [sum(_is_contiguous(e, a) for e in reads) for a in axes]
     most = max(counts)
-    if most == 0 or counts[-1] == most or _is_one_line((found.rows, found.columns), axes):
+    alone = sum(a.extent != 1 for a in axes) < 2
+    if most == 0 or counts[-1] == most or alone or _is_one_line((found.rows, found.columns), axes):
         return found
     last = axes[counts.index(most)]
     by = next(e for e in reads if _is_contiguous(e, last))
