@@ -56,6 +56,12 @@ GATHERED: dict[str, Case] = {
     "few_channels": case(2, 5, 6, 16, padding=1),
     "groups": case(2, 5, 6, 64, groups=4, padding=1, first=True, rows=16),
     "groups_dynamic": case(N, H, W, 32, groups=2, padding=1, stride=2, rows=16),
+    "transposed": (
+        lambda x, w: F.conv_transpose2d(
+            x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2), stride=2, padding=1
+        ).permute(0, 2, 3, 1),
+        {"x": lg.spec(2, 4, 5, 32, dtype=lg.f16), "w": lg.spec(32, 4, 4, 8, dtype=lg.f16)},
+    ),
     "enlarged": (
         lambda x, w: F.conv2d(
             x.repeat_interleave(2, 1).repeat_interleave(2, 2).permute(0, 3, 1, 2),
@@ -154,8 +160,8 @@ def test_what_a_major_decides_and_what_the_depth_does_is_the_place(name: str) ->
     found = 0
     for kernel in model.kernels:
         for s in (s for s in kernel.program.statements() if isinstance(s, Contract)):
-            for operand in (s.a, s.b):
-                gathered = operand.value and Gathered.of(operand.value, s.k, s.element)
+            for operand, axis in ((s.a, s.m), (s.b, s.n)):
+                gathered = operand.value and Gathered.of(operand.value, axis, s.k, s.element)
                 if operand.stride is not None or not gathered:
                     continue
                 found += 1

@@ -30,33 +30,33 @@ def guarded(value: Expr) -> tuple[Read, tuple[Ix, ...]] | None:
 
 @dataclass(frozen=True)
 class Gathered:
-    """An operand over (major, k): `source` at `place`, or 0 where one of the slacks is negative."""
+    """An operand over majors and depth: `source` at `place`, or 0 where a slack is negative. Vectors lie `along` one."""
 
     source: Buffer
     place: Ix
     slacks: tuple[Ix, ...]
+    along: Axis
 
     @staticmethod
-    def of(value: Expr, k: Axis, element: DType) -> Gathered | None:
+    def of(value: Expr, major: Axis, k: Axis, element: DType) -> Gathered | None:
         """None of an operand that does not lie so."""
         found = guarded(value)
         if found is None or found[0].source.dtype is not element or element.bits != 16:
             return None
-        read, slacks = found
-        count = VECTOR // element.itemsize
-        lane, vector = Axis("lane", ix(count)), Axis("vector", k.extent // count)
-        place = address(read.source, read.at)
-        if k.extent % count != 0 or any(
-            isinstance(a, Lookup) for i in (place, *slacks) for a in i.atoms()
-        ):
+        place = address(found[0].source, found[0].at)
+        if any(isinstance(a, Lookup) for i in (place, *found[1]) for a in i.atoms()):
             return None
-        at = {k: ix(vector) * count + lane}
-        inside = place.substitute(at)
-        if inside.coefficient(lane) != 1 or (inside - lane) % count != 0:
-            return None
-        if any(lane in i.substitute(at).axes for i in slacks):
-            return None
-        return Gathered(read.source, place, slacks)
+        each = (Gathered(found[0].source, place, found[1], axis) for axis in (k, major))
+        return next((g for g in each if g.is_in_vectors()), None)
+
+    def is_in_vectors(self) -> bool:
+        """Whether the elements of a vector lie side by side from a multiple of it on, and share their conditions."""
+        count = VECTOR // self.source.dtype.itemsize
+        lane, vector = Axis("lane", ix(count)), Axis("vector", self.along.extent // count)
+        at = {self.along: ix(vector) * count + lane}
+        place, slacks = self.place.substitute(at), [i.substitute(at) for i in self.slacks]
+        together = place.coefficient(lane) == 1 and not any(lane in i.axes for i in slacks)
+        return together and self.along.extent % count == 0 and (place - lane) % count == 0
 
     def parts(self, k: Axis) -> tuple[tuple[Ix, ...], tuple[Ix, ...]] | None:
         """(of the place and of each slack what a major decides, what the depth does); None where a term has both."""

@@ -57,12 +57,12 @@ from lumigen.tile import (
     Stream,
     Streamed,
     TensorMap,
-    Window,
     TileProgram,
     Transpose,
     When,
     WhenLast,
     WhenSummed,
+    Window,
 )
 
 SIGNS = {Op.ADD: "+", Op.MUL: "*", Op.MOD: "%", Op.LESS_THAN: "<"}

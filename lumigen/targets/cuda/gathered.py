@@ -40,10 +40,11 @@ def gathered_lines(
     if parts is None:
         where = joined([Lines((f"const {r.place} {major.name} = row.major;",)), where])
     source = r.use(str(found.source))
+    along = f"Along::{'kDepth' if found.along is k else 'kMajor'}"
     r.uses.headers.add("gathered.cuh")
     majors = r.index(major.extent) if r.place == NARROW else as_int(r, major.extent)
     return r.lines(
-        f"const auto {name} = gathered(reinterpret_cast<const {spelled}*>({source}),"
+        f"const auto {name} = gathered<{spelled}, {along}>(reinterpret_cast<const {spelled}*>({source}),"
         f" [&](int {rows.named('at_major')}) {{",
         rows.indented(),
         f"}}, [&](const auto& row, int {where.named('at_depth')}) {{",

@@ -48,7 +48,7 @@ def block_operand(
         kind = f"Strided<{spelled}, Along::{along}, Copy::{how}, {r.place}>"
         return r.lines(f"const {kind} {name} = {{{source}, {strides}, {majors}}};")
     assert o.value is not None
-    gathered = Gathered.of(o.value, k, element) if whole else None
+    gathered = Gathered.of(o.value, major, k, element) if whole else None
     if gathered is not None:
         return gathered_lines(name, gathered, major, k, spelled, r)
     return _computed(name, o.value, (major, k), element, r, whole=whole)
