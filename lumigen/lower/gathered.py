@@ -30,7 +30,7 @@ def guarded(value: Expr) -> tuple[Read, tuple[Ix, ...]] | None:
 
 @dataclass(frozen=True)
 class Gathered:
-    """An operand over majors and depth: `source` at `place`, or 0 where a slack is negative. Vectors lie `along` one."""
+    """An operand over majors and depth: `source` at `place`, or 0 where a slack is negative; in vectors `along` one."""
 
     source: Buffer
     place: Ix
