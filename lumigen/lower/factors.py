@@ -49,8 +49,7 @@ def _parts(store: Store) -> Iterator[tuple[Axis, Ix]]:
     has_phases = not any(store.axes[-1] in a.numerator.axes for a in divided if store.axes)
     for atom in divided:
         for axis in store.axes:
-            apart = atom.numerator - axis
-            whole = (apart == 0 or (has_phases and apart.is_const)) and not atom.denominator.axes
-            size = atom.denominator
+            apart, size = atom.numerator - axis, atom.denominator
+            whole = (apart == 0 or (has_phases and apart.is_const)) and not size.axes
             if whole and axis.extent % size == 0 and axis.extent != size:
                 yield axis, size

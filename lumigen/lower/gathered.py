@@ -58,24 +58,24 @@ class Gathered:
         together = place.coefficient(lane) == 1 and not any(lane in i.axes for i in slacks)
         return together and self.along.extent % count == 0 and (place - lane) % count == 0
 
-    def parts(self, k: Axis) -> tuple[tuple[Ix, ...], tuple[Ix, ...]] | None:
+    def parts(self, major: Axis, k: Axis) -> tuple[tuple[Ix, ...], tuple[Ix, ...]] | None:
         """(of the place and of each slack what a major decides, what the depth does); None where a term has both."""
-        each = [_split(i, k) for i in (self.place, *self.slacks)]
+        each = [_split(i, major, k) for i in (self.place, *self.slacks)]
         whole = [pair for pair in each if pair is not None]
         if len(whole) < len(each):
             return None
         return tuple(own for own, _ in whole), tuple(rest for _, rest in whole)
 
 
-def _split(i: Ix, k: Axis) -> tuple[Ix, Ix] | None:
+def _split(i: Ix, major: Axis, k: Axis) -> tuple[Ix, Ix] | None:
     own, rest = ix(0), ix(i.const)
     for term in _terms(i):
-        if not term.axes - {k}:
-            rest = rest + term
-        elif k not in term.axes:
-            own = own + term
-        else:
+        if {major, k} <= term.axes:
             return None
+        if k in term.axes or not term.axes:
+            rest = rest + term
+        else:
+            own = own + term
     return own, rest
 
 

@@ -14,7 +14,7 @@ def gathered_lines(
     name: str, found: Gathered, major: Axis, k: Axis, spelled: str, r: Renderer
 ) -> Lines:
     """What is worked out once for a major, then where a vector lies, which is of the type that is `spelled`."""
-    parts = found.parts(k)
+    parts = found.parts(major, k)
     if parts is None:  # all of it for each vector
         fields, values, places = [(ix(major), "major")], {}, (found.place, *found.slacks)
     else:
