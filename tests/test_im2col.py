@@ -49,6 +49,21 @@ WINDOWS: dict[str, Case] = {
     "taps_apart": case(1, 9, 8, 64, padding=2, dilation=2, first=True),
     "across_alone": case(2, 5, 9, 72, window=(1, 5), padding=(0, 2), stride=(1, 2)),
     "a_point": case(2, 5, 6, 64, window=(1, 1), stride=2),
+    "side_by_side": (
+        lambda x, w, v: {
+            "y": F.conv2d(x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2), padding=1).permute(
+                0, 2, 3, 1
+            ),
+            "z": F.relu(F.conv2d(x.permute(0, 3, 1, 2), v.permute(0, 3, 1, 2), padding=1)).permute(
+                0, 2, 3, 1
+            ),
+        },
+        {
+            "x": lg.spec(N, 6, 6, 64, dtype=lg.f16),
+            "w": lg.spec(40, 3, 3, 64, dtype=lg.f16),
+            "v": lg.spec(24, 3, 3, 64, dtype=lg.f16),
+        },
+    ),
     "dynamic": case(N, H, W, 32, padding=1, stride=2),
     "dynamic_channels_first": case(N, H, W, 32, padding=1, first=True),
 }
@@ -56,6 +71,10 @@ GATHERED: dict[str, Case] = {
     "few_channels": case(2, 5, 6, 16, padding=1),
     "groups": case(2, 5, 6, 64, groups=4, padding=1, first=True, rows=16),
     "groups_dynamic": case(N, H, W, 32, groups=2, padding=1, stride=2, rows=16),
+    "patches_apart": (
+        lambda x, w: F.conv2d(x, w, stride=8),
+        {"x": lg.spec(2, 3, 16, 32, dtype=lg.f16), "w": lg.spec(8, 3, 8, 8, dtype=lg.f16)},
+    ),
     "transposed": (
         lambda x, w: F.conv_transpose2d(
             x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2), stride=2, padding=1
@@ -94,7 +113,7 @@ def test_every_kernel_computes_the_graph(name: str, rng: np.random.Generator) ->
     every_variant_agrees(graph, model, {N: 2, H: 5, W: 8}, rng, name)
 
 
-@pytest.mark.parametrize("name", WINDOWS)
+@pytest.mark.parametrize("name", [n for n in WINDOWS if n != "side_by_side"])
 def test_what_the_engine_brings_is_the_product(name: str, rng: np.random.Generator) -> None:
     """From the maps alone: the pixels of each tap, walked as the engine walks, times the lines of the tap."""
     graph, model = lowered(WINDOWS[name], "sm_90a")
@@ -191,7 +210,15 @@ def test_a_depth_is_in_the_order_of_memory() -> None:
 @nvcc.needed
 @pytest.mark.parametrize("arch", ["80", "90a"])
 def test_kernels_compile_without_a_warning_or_a_spill(arch: str, tmp_path: Path) -> None:
-    names = ("edges", "channels_first", "dynamic", "groups", "groups_dynamic", "enlarged")
+    names = (
+        "edges",
+        "side_by_side",
+        "channels_first",
+        "dynamic",
+        "groups",
+        "groups_dynamic",
+        "enlarged",
+    )
     kernels = compiled_kernels(ALL, names, "", arch, tmp_path)
     assert len(kernels) > len(names)
     for kernel, said in kernels:

@@ -1,8 +1,8 @@
 """depth: the order in which a product takes the points of its depth.
 
-Before: products of a region, whose sums are over axes in some order.  After: the same sums, with the axis last along
-which most of their operands are contiguous, in whole vectors of 16 bytes; the others by their strides. A sum has the
-same terms in any order.
+Before: products of a region, whose sums are over axes in some order.  After: the same sums over axes in the order of
+memory of an operand, where more of what is read lies so in whole vectors of 16 bytes. A sum has the same terms in any
+order.
 """
 
 from __future__ import annotations
@@ -10,61 +10,57 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lumigen.index import Axis, Ix
+from lumigen.index import Axis, Ix, ix, product
 from lumigen.lower.contract import Contraction, Products
 from lumigen.lower.scope import address
-from lumigen.region import Expr, Read, Reduce, Region, map_expr, reduce, walk
+from lumigen.region import Buffer, Expr, Read, Reduce, Region, Store, map_expr, reduce, walk
 
 VECTOR = 16  # bytes
 
 
-def along_memory(found: Products, region: Region) -> tuple[Products, Region]:
-    """The products with their depth in the order of memory, and the region that holds them."""
-    (store,) = region.stores
-    each = [_ordered(c) for c in found.each]
-    moved: dict[Expr, Expr] = {a.reduce: b.reduce for a, b in zip(found.each, each, strict=True)}
-    if all(a is b for a, b in moved.items()):
-        return found, region
-    meaning = Region((replace(store, value=map_expr(store.value, moved)),), region.lines)
-    return replace(found, each=tuple(each)), meaning
+def along_memory(found: Sequence[Products], region: Region) -> tuple[tuple[Products, ...], Region]:
+    """The products of each store with their depth in the order of memory, and the region that holds them."""
+    out: list[Products] = []
+    stores: list[Store] = []
+    for products, store in zip(found, region.stores, strict=True):
+        each = [_ordered(c) for c in products.each]
+        moved: dict[Expr, Expr] = {
+            a.reduce: b.reduce for a, b in zip(products.each, each, strict=True)
+        }
+        out.append(replace(products, each=tuple(each)))
+        stores.append(replace(store, value=map_expr(store.value, moved)))
+    return tuple(out), replace(region, stores=tuple(stores))
 
 
 def _ordered(found: Contraction) -> Contraction:
-    axes = found.reduce.axes
+    """The first order in which most of what is read lies in vectors; the present one comes before others."""
+    r, axes = found.reduce, found.reduce.axes
     reads = [e for e in walk([found.rows, found.columns]) if isinstance(e, Read)]
-    counts = [sum(_is_contiguous(e, a) for e in reads) for a in axes]
-    most = max(counts)
-    alone = sum(a.extent != 1 for a in axes) < 2
-    if most == 0 or counts[-1] == most or alone or _is_one_line((found.rows, found.columns), axes):
+    places = [address(e.source, e.at) for e in reads]
+    orders = [axes, *(tuple(sorted(axes, key=lambda a: -_stride(at, a))) for at in places)]
+
+    def in_vectors(order: tuple[Axis, ...]) -> int:
+        whole = (e for e, at in zip(reads, places, strict=True) if _is_whole(at, order, e.source))
+        return sum(product(e.source.dims).estimate() for e in whole)
+
+    best = max(orders, key=in_vectors)
+    if in_vectors(best) == in_vectors(axes):
         return found
-    last = axes[counts.index(most)]
-    by = next(e for e in reads if _is_contiguous(e, last))
-    at = address(by.source, by.at)
-    order = sorted(axes, key=lambda a: (a is last, -_stride(at, a)))
-    r = found.reduce
-    moved = reduce(r.monoid, tuple(order), r.body, r.dtype, r.where)
+    moved = reduce(r.monoid, best, r.body, r.dtype, r.where)
     assert isinstance(moved, Reduce), "the same terms"
     return replace(found, reduce=moved)
 
 
-def _is_contiguous(e: Read, axis: Axis) -> bool:
-    """Whether neighbours along the axis are neighbours in memory, in whole vectors."""
-    whole = axis.extent * e.source.dtype.itemsize % VECTOR == 0
-    return whole and address(e.source, e.at).coefficient(axis) == 1
-
-
-def _is_one_line(factors: Sequence[Expr], axes: tuple[Axis, ...]) -> bool:
-    """Whether one axis over all of the depth is a line of memory in each operand already."""
-    return all(isinstance(e, Read) and _lies_as(e, axes) for e in factors)
-
-
-def _lies_as(e: Read, axes: tuple[Axis, ...]) -> bool:
-    at, width = address(e.source, e.at), 1
-    for axis in reversed(axes):
+def _is_whole(at: Ix, order: tuple[Axis, ...], source: Buffer) -> bool:
+    """Whether neighbours along the last axes are neighbours in memory, in whole vectors."""
+    width = ix(1)
+    for axis in reversed(order):
+        if axis.extent == 1:
+            continue
         if at.coefficient(axis) != width:
-            return False
+            break
         width = width * axis.extent
-    return True
+    return width != 1 and width * source.dtype.itemsize % VECTOR == 0
 
 
 def _stride(at: Ix, axis: Axis) -> int:

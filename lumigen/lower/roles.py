@@ -82,10 +82,10 @@ def schedules(
     rows_of = each[0].flat.m.extent
     # grids side by side have one form of tile, whose operands lie alike
     forms = {
-        (x.flat.m.extent, *(o.is_deep for o in x.mapped), x.mapped[0].source.dtype) for x in each
+        (x.flat.m.extent, x.mapped[0].source.dtype, *((o.is_deep, type(o)) for o in x.mapped))
+        for x in each
     }
-    several_windows = len(each) > 1 and any(not isinstance(x.mapped[0], Mapped) for x in each)
-    if len(forms) > 1 or several_windows:
+    if len(forms) > 1:
         return ()
     out: list[tuple[tuple[Cmp, ...], Schedule]] = []
     for most, rows in _numbers_of_rows(rows_of, copies):

@@ -64,7 +64,7 @@ def _contract_lines(program: TileProgram, dims: Mapping[str, str]) -> Lines:
     r = Renderer(dims, place=statements.place)
     boxes = (_operand(t, r) for t in program.maps)
     products = (f"    {_product(grid, program, r)}," for grid in grids)
-    kinds = [_kind(t) for t in program.maps]
+    kinds = [_kind(t) for t in program.maps if t.name in _contract_of(grids[0]).maps]
     kind = "Product" if "Windows" not in kinds else f"WindowProduct<{', '.join(kinds)}>"
     call, more = (
         ("contract_split", "") if is_split(program) else ("contract_tiles", ", auto& stage")

@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
   await_turn();
   const int m0 = 64 * (task % ((49 * rows + 15) / 16));
   const int n0 = 64 * (task / ((49 * rows + 15) / 16));
-  const auto a = gathered(reinterpret_cast<const f16*>(x), [&](int at_major) {
+  const auto a = gathered<f16, Along::kDepth>(reinterpret_cast<const f16*>(x), [&](int at_major) {
     const int m = at_major;
     struct { int begin, at1, at2; } row = {128 * (m % 14) + 3584 * (m / 14), 2 * (m % 14), 2 * ((m / 14) % 14)};
     return row;
