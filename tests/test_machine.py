@@ -78,6 +78,7 @@ KEPT = {
         "BLOCK": "words hashed at a time while a project is written",
     },
     "lower/algebra.py": {"MOST_TERMS": "time of compilation: a longer polynomial is one atom"},
+    "lower/gathered.py": {"VECTOR": "bytes of the longest copy and load, on every GPU"},
     "lower/arena.py": {
         "MOVES": "time of compilation",
         "WORSE": "of a search for places in memory, in shares of it",

@@ -12,10 +12,9 @@ from dataclasses import replace
 
 from lumigen.index import Axis, Ix, ix, product
 from lumigen.lower.contract import Contraction, Products
+from lumigen.lower.gathered import VECTOR
 from lumigen.lower.scope import address
 from lumigen.region import Buffer, Expr, Read, Reduce, Region, Store, map_expr, reduce, walk
-
-VECTOR = 16  # bytes
 
 
 def along_memory(found: Sequence[Products], region: Region) -> tuple[tuple[Products, ...], Region]:

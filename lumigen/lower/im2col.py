@@ -12,15 +12,12 @@ from dataclasses import dataclass
 
 from lumigen.index import Axis, Ix, Quotient, is_nonnegative, ix, of_atom, product
 from lumigen.lower.contract import Contraction, flatten
-from lumigen.lower.gathered import guarded
+from lumigen.lower.gathered import VECTOR, guarded
 from lumigen.lower.scope import address
+from lumigen.machine import Copies, WindowCopies
 from lumigen.region import Buffer, Expr, Read, substitute
 from lumigen.tile import TensorMap, Window
 
-CORNERS = (-128, 127)  # where windows may begin, from the corners of an image
-FARTHEST = 255  # from the first tap of a window to another one
-STEPS = 8  # between windows
-VECTOR = 8  # elements of 16 bits in 16 bytes
 ONE = Axis("one", ix(1))
 
 
@@ -37,6 +34,16 @@ class Pixels:
     windows: tuple[Window, Window]
     taps: tuple[Axis, Axis]
     is_deep = True
+
+    def are_walked(self, limits: WindowCopies) -> bool:
+        """Whether the engine walks its windows."""
+        far = [(w.taps - 1) * w.apart for w in self.windows]
+        return (
+            all(-limits.first <= i <= limits.last for w in self.windows for i in (w.first, w.last))
+            and all(is_nonnegative(i) and is_nonnegative(limits.apart - i) for i in far)
+            and all(0 < w.step <= limits.step for w in self.windows)
+            and is_nonnegative(self.channels.extent - limits.channels)
+        )
 
     def source_elements(self) -> int:
         """How many there are to read at the dims' typical values."""
@@ -97,13 +104,15 @@ class Tapped:
         )
 
 
-def find_windows(found: Contraction, least: int) -> tuple[Pixels | Tapped, Pixels | Tapped] | None:
-    """(rows, columns) of a product, one of them read through windows of so many channels; None of another one."""
+def find_windows(
+    found: Contraction, copies: Copies
+) -> tuple[Pixels | Tapped, Pixels | Tapped] | None:
+    """(rows, columns) of a product, one of them read through windows that the engine walks; None of another one."""
     depth = tuple(a for a in found.reduce.axes if a.extent != 1)
     sides = ((found.rows, found.m_axes), (found.columns, found.n_axes))
     for (windows, majors), (other, lines) in (sides, sides[::-1]):
         pixels = _pixels(windows, majors, depth, found.grid)
-        if pixels is None or not is_nonnegative(pixels.channels.extent - least):
+        if pixels is None or not pixels.are_walked(copies.windows):
             continue
         tapped = _tapped(other, lines, pixels)
         if tapped is not None and tapped.source.dtype is pixels.source.dtype:
@@ -144,7 +153,9 @@ def _pixels(
     base, number = at[-1] - channels, product(tuple(d.extent for d in images))
     strides = (images[-1].stride if images else source.dims[-1], down.stride, across.stride)
     sizes = (number, down.extent, across.extent, channels.extent, down.points, across.points)
-    if any(i % VECTOR != 0 for i in (base, *strides)) or not all(map(_is_some, sizes)):
+    if any(i * source.dtype.itemsize % VECTOR != 0 for i in (base, *strides)):
+        return None
+    if not all(map(_is_some, sizes)):
         return None
     extents, windows = (down.extent, across.extent), (down.window, across.window)
     return Pixels(
@@ -206,10 +217,7 @@ class _Span:
         if not (first.is_const and step.is_const and apart.is_const):
             return None
         last = _last(first.const, major.extent, step.const, d.extent)
-        if last is None or not all(CORNERS[0] <= i <= CORNERS[1] for i in (first.const, last)):
-            return None
-        far = (taps.extent - 1) * apart
-        if not 0 < step.const <= STEPS or not all(map(is_nonnegative, (far, FARTHEST - far))):
+        if last is None:
             return None
         slacks -= {d.at, d.extent - 1 - d.at}
         window = Window(major.extent, first.const, last, step.const, taps.extent, apart.const)
@@ -247,9 +255,9 @@ def _tapped(value: Expr, majors: tuple[Axis, ...], pixels: Pixels) -> Tapped | N
         return None
     down, across, line, _ = (s for s in strides if s is not None)
     base = at - down * axes[0] - across * axes[1] - line * n - pixels.channels
-    if base.axes or any(i % VECTOR != 0 for i in (base, down, across, line)):
+    moves, bytes_ = (down, across, line), value.source.dtype.itemsize
+    if base.axes or any(i * bytes_ % VECTOR != 0 for i in (base, *moves)):
         return None
     if not all(map(is_nonnegative, (down, across, line - 1, n.extent - 1))):
         return None
-    moves = (down, across, line)
     return Tapped(value.source, n.extent, pixels.channels, base, moves, pixels.taps)

@@ -105,7 +105,7 @@ def _fetched(plan: KernelPlan, copies: Copies) -> Fetched:
     if not are_counted(found.m_axes, found.n_axes, found.reduce.axes):
         raise NotRealised("a product with more rows, columns or depth than an int counts")
     flat = Flat.of(found)
-    mapped = _mapped(found, flat) or find_windows(found, copies.box // 2)  # less: mostly empty
+    mapped = _mapped(found, flat) or find_windows(found, copies)
     if mapped is None:
         raise NotRealised("an operand that a tensor copy engine does not fetch")
     return Fetched(found, store, flat, mapped)

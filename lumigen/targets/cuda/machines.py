@@ -22,6 +22,7 @@ from lumigen.machine import (
     StreamTiles,
     Teams,
     Vectors,
+    WindowCopies,
 )
 
 MULTIPROCESSORS = 132
@@ -203,6 +204,7 @@ SM_90A = replace(
         empty=0.5,
         leaving=170,
         beginning=9e6,
+        windows=WindowCopies(first=128, last=127, apart=255, step=8, channels=32),
         band=2048,
     ),
 )
