@@ -57,8 +57,7 @@ Status make_tensor_map(CUtensorMap* map, const void* data, const WindowLayout& l
   if (encode == nullptr) return fail_without("cuTensorMapEncodeIm2col");
   const uint64_t column = uint64_t(layout.column_stride) * 2;
   // Where there is one, any stride that the engine accepts will do.
-  const uint64_t row =
-      layout.rows == 1 ? column * uint64_t(layout.columns) : uint64_t(layout.row_stride) * 2;
+  const uint64_t row = layout.rows == 1 ? column * uint64_t(layout.columns) : uint64_t(layout.row_stride) * 2;
   const uint64_t image = layout.images == 1 ? row * uint64_t(layout.rows) : uint64_t(layout.image_stride) * 2;
   const cuuint64_t size[4] = {uint64_t(layout.channels), uint64_t(layout.columns), uint64_t(layout.rows),
                               uint64_t(layout.images)};

@@ -23,14 +23,14 @@ struct TensorLayout {
 // Writes a map for `layout` at `data`. Maps hold the address: a new address wants a new map.
 Status make_tensor_map(CUtensorMap* map, const void* data, const TensorLayout& layout);
 
-// Where windows begin along a dimension of an image: from `first` on, every `step`, up to `last` behind its last
-// element. -128 to 127; steps up to 8.
+// Where windows begin along a dimension of an image: from `first` on, every `step`, up to `last` behind its
+// last element. -128 to 127; steps up to 8.
 struct WindowSpan {
   int first, last, step;
 };
 
-// Images (images, rows, columns, channels) that are read through windows. Channels are contiguous. One copy moves
-// `pixels` of them, (pixels, 128 bytes), swizzled; zeros lie around an image.
+// Images (images, rows, columns, channels) that are read through windows. Channels are contiguous. One copy
+// moves `pixels` of them, (pixels, 128 bytes), swizzled; zeros lie around an image.
 struct WindowLayout {
   CUtensorMapDataType type;  // of 2 bytes
   int64_t images, rows, columns, channels;

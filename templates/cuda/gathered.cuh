@@ -1,6 +1,6 @@
-// An operand of pipeline.cuh whose vectors lie in memory, each at a place that follows from what is worked out once for
-// its major and from where the vector is along the depth: pixels under a window. Zeros stand where a vector has no
-// place.
+// An operand of pipeline.cuh whose vectors lie in memory, each at a place that follows from what is worked
+// out once for its major and from where the vector is along the depth: pixels under a window. Zeros stand
+// where a vector has no place.
 //
 //   const auto a = gathered<f16, Along::kDepth>(image, [&](int major) {
 //     struct { int begin, y, x; } row = {...};
@@ -12,8 +12,8 @@
 
 namespace LUMIGEN_NS {
 
-// place(row(major), k): of the first element in `data` of the vector from there on, negative where it is 0. No
-// vector is there in part, and all places are multiples of a vector.
+// place(row(major), k): of the first element in `data` of the vector from there on, negative where it is 0.
+// No vector is there in part, and all places are multiples of a vector.
 template <class T, Along kDirection, class RowOf, class PlaceOf>
 struct Gathered {
   using Element = T;
@@ -43,7 +43,7 @@ struct Feeder<Shared, Gathered<T, kDirection, RowOf, PlaceOf>, kThreads> : Feede
   static constexpr bool kDeep = Shared::kAlong == Along::kDepth;
 
   const Operand& from;
-  const int left, end;  // majors from the tile's first one on; where the depth ends
+  const int left, end;                            // majors from the tile's first one on; where the depth ends
   typename Operand::Row rows[kDeep ? kEach : 1];  // of the majors of this thread's vectors
 
   __device__ __forceinline__ Feeder(const Operand& operand, int first_major, int depth_end)

@@ -62,7 +62,8 @@ __device__ __forceinline__ void contract_split(const Product (&products)[kProduc
   __syncthreads();
   launch_dependents();
 
-  const TileAt at = Rasters<Tile::kRows, Tile::kColumns, Product, kProducts>(products).at(blockIdx.x / kSplit);
+  const TileAt at =
+      Rasters<Tile::kRows, Tile::kColumns, Product, kProducts>(products).at(blockIdx.x / kSplit);
   const Product of = chosen(products, at.product);
   const int all = of.steps();
   int first = all * rank / kSplit, steps = all * (rank + 1) / kSplit - first;

@@ -1,10 +1,10 @@
-// Products on Hopper (sm_90a) of an operand that is read through windows of images, as a convolution reads them: the
-// copy engine finds the pixels of each tile and fills what lies outside an image with zeros. roles.cuh and
-// split.cuh do the rest.
+// Products on Hopper (sm_90a) of an operand that is read through windows of images, as a convolution reads
+// them: the copy engine finds the pixels of each tile and fills what lies outside an image with zeros.
+// roles.cuh and split.cuh do the rest.
 //
 //   const Windows a = {map, 56, 56, -1, -1, 1, 1, 1, 1};   // 3 x 3 windows of images of 56 x 56, edges of 1
 //   const Boxes b = {map, 1};                              // (taps down, taps across, columns, channels)
-//   const WindowProduct<Windows, Boxes> products[] = {{a, b, Extent{rows, columns, 1, depth, 8}, Taps{64, 3, 3}}};
+//   const WindowProduct<Windows, Boxes> products[] = {{a, b, Extent{...}, Taps{64, 3, 3}}};
 //   contract_tiles<Tile>(products, shared, ...);
 #pragma once
 
@@ -29,9 +29,10 @@ struct TapAt {
   }
 };
 
-// An operand whose majors are windows of images: (down, across) of them in an image, which begin at row `first_y` +
-// `step_y` * i and column `first_x` + `step_x` * j. A tap is `apart_y` rows below the one above it, and `apart_x`
-// columns right of the one at its left. The images are successive majors, or the batches of the product.
+// An operand whose majors are windows of images: (down, across) of them in an image, which begin at row
+// `first_y` + `step_y` * i and column `first_x` + `step_x` * j. A tap is `apart_y` rows below the one above
+// it, and `apart_x` columns right of the one at its left. The images are successive majors, or the batches of
+// the product.
 struct Windows {
   const CUtensorMap* map;
   int down, across, first_y, first_x, step_y, step_x, apart_y, apart_x;
@@ -67,12 +68,12 @@ __device__ __forceinline__ WindowAt majors_at(const Windows& from, int major, in
 }
 
 template <class Panel>
-__device__ __forceinline__ void load_panel(uint32_t to, const Windows& from, uint32_t full, const WindowAt& at,
-                                           const TapAt& tap) {
+__device__ __forceinline__ void load_panel(uint32_t to, const Windows& from, uint32_t full,
+                                           const WindowAt& at, const TapAt& tap) {
   const int right = tap.x * from.apart_x, below = tap.y * from.apart_y;
   if constexpr (Panel::kShared > 1)
-    load_pixels_to_all(to + at.rank * Panel::kBoxLines * 128, from.map, full, tap.channel, at.x, at.y, at.image,
-                       right, below, (1 << Panel::kShared) - 1);
+    load_pixels_to_all(to + at.rank * Panel::kBoxLines * 128, from.map, full, tap.channel, at.x, at.y,
+                       at.image, right, below, (1 << Panel::kShared) - 1);
   else
     load_pixels(to, from.map, full, tap.channel, at.x, at.y, at.image, right, below);
 }
