@@ -297,6 +297,7 @@ class WindowCopies:
     apart: int  # elements between the first tap of a window and the last one
     step: int  # from a window to the next one
     channels: int  # of a pixel: fewer leave boxes mostly empty
+    together: float  # how fast blocks of a cluster multiply, which wait for each other's windows
 
 
 @dataclass(frozen=True)

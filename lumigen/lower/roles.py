@@ -199,6 +199,7 @@ def _tile(each: Sequence[Fetched], m: int, machine: StreamingGpu) -> ClusterTile
     copies, count = machine.copies, machine.multiprocessors
     assert copies is not None, "asked before"
     plain = [_Sizes.of(x, m) for x in each]
+    walks = any(isinstance(o, Pixels) for x in each for o in x.mapped)
     k = max(x.k for x in plain)
 
     def time(t: ClusterTile) -> float:
@@ -208,7 +209,8 @@ def _tile(each: Sequence[Fetched], m: int, machine: StreamingGpu) -> ClusterTile
         rounds = -(-tiles // (count * t.blocks // together))
         depth = k // t.split + copies.exchange if t.split > 1 else k
         shared = min(t.blocks, -(-tiles * together // count))  # blocks of a multiprocessor
-        multiplied = rounds * shared * t.rows * t.columns * (depth * 100 / t.rate + copies.leaving)
+        rate = t.rate * (copies.windows.together if walks and t.cluster > 1 else 1.0)
+        multiplied = rounds * shared * t.rows * t.columns * (depth * 100 / rate + copies.leaving)
         down, across = max(x.m for x in products), max(x.n for x in products)
         held = min(t.rows, down) + min(t.columns, across)  # the rest is outside the operands
         in_flight = min(tiles * together, count * t.blocks) * t.stages * copies.box * held

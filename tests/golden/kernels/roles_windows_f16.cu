@@ -1,5 +1,5 @@
 // else if sm_90a and x aligned
-//   run k02_convolution_roles(x, w_w, w_b, out, rows, map + 0 [rows, 28, 28, 64] strides (50176, 1792, 64), map + 0 [3, 3, 96, 64] strides (192, 64, 576)) tasks ((49*rows + 63)//64)
+//   run k02_convolution_roles(x, w_w, w_b, out, rows, map + 0 [rows, 28, 28, 64] strides (50176, 1792, 64), map + 0 [3, 3, 96, 64] strides (192, 64, 576)) tasks ((49*rows + 31)//32)
 #define LUMIGEN_TEAM 1  // threads that share a row
 #define LUMIGEN_LANES 4  // elements of a Vec
 #include "runtime/elements.cuh"
@@ -11,8 +11,8 @@
 
 namespace LUMIGEN_NS {
 
-using Tile = RolesTile<f16, 128, 128, 6, 2, Along::kDepth, Along::kDepth>;
-static_assert(Tile::PanelA::kBoxLines == 128 && Tile::PanelB::kBoxLines == 64, "the boxes of the maps");
+using Tile = RolesTile<f16, 128, 128, 6, 1, Along::kDepth, Along::kDepth>;
+static_assert(Tile::PanelA::kBoxLines == 128 && Tile::PanelB::kBoxLines == 128, "the boxes of the maps");
 
 __global__ void LUMIGEN_CLUSTER(Tile::kCluster) __launch_bounds__(Tile::kThreads, 1)
     k02_convolution_roles_model_1(const __grid_constant__ k02_convolution_roles_args args) {
@@ -24,7 +24,7 @@ __global__ void LUMIGEN_CLUSTER(Tile::kCluster) __launch_bounds__(Tile::kThreads
   const Windows a = {reinterpret_cast<const CUtensorMap*>(&args.map_a), 14, 14, -1, -1, 2, 2, 1, 1};
   const Boxes b = {reinterpret_cast<const CUtensorMap*>(&args.map_b), 1};
   const WindowProduct<Windows, Boxes> products[] = {
-      {a, b, Extent{196 * rows, 96, 1, 576, 8}, Taps{64, 3, 3}},
+      {a, b, Extent{196 * rows, 96, 1, 576, 16}, Taps{64, 3, 3}},
   };
   contract_tiles<Tile>(products, shared, [&](auto& acc, TileAt at, auto& stage) {
     const int m0 = at.row;
