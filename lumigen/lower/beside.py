@@ -89,8 +89,14 @@ def find_loops_beside(
         plan = plan_sweeps(own, machine)
         if len(plan.root) > 1:
             return None  # a fold of each work tile, which the others have no use for
-        each.append((plan, schedule(plan)))
-    alike = {(sizes.get("width", 0), team_of(plan, sizes, machine)) for plan, sizes in each}
+        sizes = schedule(plan)
+        if sizes.builder != "simt":
+            return None  # blocks that do not share rows
+        each.append((plan, sizes))
+    alike = {
+        (sizes.get("width", 0), sizes.get("threads", 0), team_of(plan, sizes, machine))
+        for plan, sizes in each
+    }
     return tuple(each) if len(alike) == 1 else None
 
 

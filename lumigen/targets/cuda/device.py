@@ -6,13 +6,23 @@ from functools import partial
 
 from lumigen.dtype import DType
 from lumigen.index import Ix
-from lumigen.lower import block_fold, order, pipeline, roles, scan, simt, stream, stream_roles
+from lumigen.lower import (
+    across,
+    block_fold,
+    order,
+    pipeline,
+    roles,
+    scan,
+    simt,
+    stream,
+    stream_roles,
+)
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.beside import find_blocks_beside, find_loops_beside
 from lumigen.lower.block_fold import find_foldable
 from lumigen.lower.devices import Device, Special
 from lumigen.lower.plan_region import candidates_of_blocks, candidates_of_deep_rows
-from lumigen.lower.schedule_plan import blocks_compute, schedule_of_streaming
+from lumigen.lower.schedule_plan import blocks_compute, part_of_row, schedule_of_streaming, selects
 from lumigen.lower.side_by_side import side_by_side
 from lumigen.lower.space import (
     Builder,
@@ -39,6 +49,8 @@ def device_of(machine: StreamingGpu, copying: StreamingGpu) -> Device:
         runs_whole=partial(_streams, machine),
         rows_in_one_loop=partial(candidates_of_deep_rows, machine=machine),
         keeps=partial(_kept_by_blocks, machine.ordered),
+        part_of=partial(part_of_row, machine=machine),
+        selects=partial(selects, machine=machine),
         beside=partial(_beside, machine),
         computes=partial(blocks_compute, machine=machine),
         special=(
@@ -51,19 +63,22 @@ def device_of(machine: StreamingGpu, copying: StreamingGpu) -> Device:
 def _builders(machine: StreamingGpu, copying: StreamingGpu) -> dict[str, Builder]:
     """What builds kernels, and the sizes that a search tries at each site."""
     threads, width = (128, 256), (1, 2, 4, 8)
+    loops = {
+        "threads": threads,
+        "width": width,
+        "vectors": (1, 2, 4),
+        "repeated": (1, 8),
+        "hold": (0, 1),
+        "blocks": (0, 2),
+    }
     grids = {
         "simt": Builder(
             partial(simt.simt, machine=machine),
-            sites(
-                {
-                    "threads": threads,
-                    "width": width,
-                    "vectors": (1, 2, 4),
-                    "repeated": (1, 8),
-                    "hold": (0, 1),
-                    "blocks": (0, 2),
-                }
-            ),
+            sites(loops, {**loops, "turn": (4, 8, 16)}),
+        ),
+        "across": Builder(
+            partial(across.across, machine=machine),
+            sites({"team": (2, 4, 8, 16, 32), "width": width, "threads": (256,), "hold": (0, 1)}),
         ),
         "pipeline": Builder(
             partial(pipeline.pipeline, machine=machine), partial(tiles_of_pipeline, machine=machine)
@@ -82,7 +97,10 @@ def _builders(machine: StreamingGpu, copying: StreamingGpu) -> dict[str, Builder
         "scan": Builder(
             partial(scan.scan, machine=machine), sites({"threads": threads, "width": width})
         ),
-        "order": Builder(order.order, sites()),
+        "order": Builder(
+            partial(order.order, machine=machine),
+            sites({"threads": threads, "team": (1, 32, 256), "held": (0, 1, 2, 8, 32)}),
+        ),
         "stream": Builder(
             partial(stream.stream, machine=machine), partial(tiles_of_stream, machine=machine)
         ),
