@@ -261,11 +261,9 @@ class StreamTiles:
     step_of_long: int  # of rows longer than `long`, whose sums fill the registers
     long: int
     slots: int
-    scalar: Mapping[int, tuple[StreamTile, ...]]  # f32: for the longest row, many rows first
+    scalar: Mapping[int, tuple[StreamTile, ...]]  # f32: by longest row, many rows first
     scalar_of_two: Mapping[int, tuple[StreamTile, ...]]  # of two inner products, twice as much
-    few: Mapping[
-        int, StreamTile
-    ]  # of so few rows that one warp has them by itself: for the longest row
+    few: Mapping[int, StreamTile]  # of rows that one warp has by itself: for the longest row
     few_of_floats: Mapping[int, StreamTile]
     widest: int  # of what a warp has in registers for each of its rows: its depth, and its sums
     widest_of_two: int  # where it has those of two inner products

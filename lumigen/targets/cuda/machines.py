@@ -90,7 +90,7 @@ STREAMS = StreamTiles(
     long=128,
     slots=2,
     scalar={  # from many rows in a block to few; 32 rows of a warp read least for a product
-        64: (StreamTile(128, 32, 4, 2), StreamTile(64, 32, 4, 2)),
+        64: (StreamTile(128, 32, 4, 1), StreamTile(64, 32, 4, 1)),
         128: (StreamTile(128, 32, 4, 1), StreamTile(64, 32, 4, 1)),
         256: (StreamTile(32, 16, 2, 2),),
     },
