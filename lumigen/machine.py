@@ -302,6 +302,18 @@ class ClusterTile(NamedTuple):
 
 
 @dataclass(frozen=True)
+class WindowCopies:
+    """What windows of images a tensor copy engine walks by itself."""
+
+    first: int  # elements that a window may begin before an image
+    last: int  # or behind it
+    apart: int  # elements between the first tap of a window and the last one
+    step: int  # from a window to the next one
+    channels: int  # of a pixel: fewer leave boxes mostly empty
+    together: float  # how fast blocks of a cluster multiply, which wait for each other's windows
+
+
+@dataclass(frozen=True)
 class Copies:
     """A tensor copy engine and warpgroups: tiles that the headers have; times are in products of a multiprocessor."""
 
@@ -323,6 +335,7 @@ class Copies:
     empty: float  # how much slower tiles read that hold next to nothing
     leaving: float  # while an element of the result is on its way out
     beginning: float  # while a block begins and ends
+    windows: WindowCopies
     band: (
         int  # rows that blocks walk down before the next columns: what they read stays in the cache
     )

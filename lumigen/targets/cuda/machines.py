@@ -25,6 +25,7 @@ from lumigen.machine import (
     StreamTiles,
     Teams,
     Vectors,
+    WindowCopies,
 )
 
 MULTIPROCESSORS = 132
@@ -37,6 +38,8 @@ PRODUCTS = ProductTiles(
         ProductTile(128, 128, 32, 4, 2, 97, warps=(2, 2)),
         ProductTile(64, 128, 64, 4, 2, 89, warps=(2, 2)),
         ProductTile(64, 64, 64, 4, 3, 72, warps=(2, 2)),
+        ProductTile(256, 32, 32, 4, 2, 46, warps=(8, 1)),
+        ProductTile(128, 16, 64, 4, 3, 25, warps=(4, 1)),
         ProductTile(32, 64, 64, 4, 4, 52, warps=(1, 4)),
         ProductTile(16, 64, 128, 4, 2, 35, warps=(1, 4)),
     ),
@@ -196,14 +199,16 @@ SM_90A = replace(
             ClusterTile(128, 256, 4, 2, 0, 1, False, 100),
             ClusterTile(128, 224, 4, 2, 0, 1, False, 99),
             ClusterTile(128, 192, 4, 2, 0, 1, False, 97),
+            ClusterTile(128, 160, 5, 2, 0, 1, False, 95),
             ClusterTile(128, 128, 6, 2, 0, 1, False, 92),
             ClusterTile(128, 128, 6, 1, 0, 1, False, 84),
             ClusterTile(64, 256, 4, 1, 0, 1, False, 72),
             ClusterTile(64, 128, 6, 1, 0, 1, False, 60),
+            ClusterTile(128, 64, 8, 1, 0, 1, False, 60),
             ClusterTile(128, 256, 4, 1, 2, 1, False, 100),
             ClusterTile(64, 128, 4, 1, 1, 2, False, 60),
             ClusterTile(64, 96, 10, 1, 2, 1, False, 55),
-            ClusterTile(64, 64, 12, 1, 2, 1, False, 45),
+            *(ClusterTile(64, 64, 12, 1, split, 1, False, 45) for split in (2, 4)),
             ClusterTile(128, 64, 4, 1, 1, 2, True, 55),
             ClusterTile(128, 64, 8, 1, 2, 1, True, 50),
             *(
@@ -239,6 +244,7 @@ SM_90A = replace(
         empty=0.5,
         leaving=170,
         beginning=9e6,
+        windows=WindowCopies(first=128, last=127, apart=255, step=8, channels=32, together=0.85),
         band=2048,
     ),
 )
