@@ -103,6 +103,16 @@ class Vectors:
 
 
 @dataclass(frozen=True)
+class Runs:
+    """Operands of products that are read through windows: copied in runs along memory, or element by element."""
+
+    itemsize: int  # bytes of an element that is multiplied as memory has it
+    bytes: int  # of the shortest run that is copied
+    scattered: int  # times as long as to copy an operand does it take to gather its elements
+    across: int  # the same of a map whose neighbours store neighbours, and read none
+
+
+@dataclass(frozen=True)
 class ScanParts:
     """Scans of long rows in parts."""
 
@@ -148,6 +158,7 @@ class Machine:
     division: Division
     vectors: Vectors
     scans: ScanParts
+    runs: Runs | None  # none where products gather windows as fast
     teams: Teams | None  # none where a task is one thread's
 
 

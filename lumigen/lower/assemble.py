@@ -238,6 +238,9 @@ class _Model:
     labels: dict[Region, list[tuple[Buffer, str]]] = field(
         default_factory=dict[Region, list[tuple[Buffer, str]]]
     )  # of a canonical region's buffers, what the model calls all that they stand for
+    permuted: dict[Buffer, tuple[Buffer, Panels]] = field(
+        default_factory=dict[Buffer, tuple[Buffer, Panels]]
+    )  # weights in another order of dims, what they are and how they are packed
     packed: dict[Buffer, Stored] = field(default_factory=dict[Buffer, Stored])
     parts: dict[Buffer, Part] = field(default_factory=dict[Buffer, Part])
     slices: dict[Buffer, Slice] = field(default_factory=dict[Buffer, Slice])
@@ -263,7 +266,9 @@ class _Model:
         """The regions of an entry; operands of kernels are called after those of all entries."""
         regions = partition(graph, self.skeletons)
         regions = retype_temporaries(regions, self.dtype)
-        regions = self.sliced(choose_layouts(regions))
+        layouts = choose_layouts(regions, self.device.machine.runs)
+        self.permuted |= layouts.packed
+        regions = self.sliced(layouts.regions)
         regions = join_regions(
             tuple(map(unify_axes, regions)),
             self.skeletons.in_loops,
@@ -299,6 +304,7 @@ class _Model:
     def label(self, b: Buffer, labels: Mapping[str, str]) -> str:
         """What the model calls what a buffer holds; empty where it says nothing."""
         held = self.parts[b].weight if b in self.parts else self.whole(b)
+        held, _ = self.permuted.get(held, (held, None))
         return labels.get(held.name, "") if held.role is Role.TEMP else held.name
 
     def whole(self, b: Buffer) -> Buffer:
@@ -420,6 +426,7 @@ class _Model:
             if panels is not None:
                 panels = replace(panels, base=part.base + panels.base)
             b = part.weight
+        b, panels = self.permuted.get(b, (b, panels))
         if (b.name, panels) in self.stored:
             return self.stored[b.name, panels]
         stem = "".join(c if c.isalnum() else "_" for c in b.name)
@@ -516,7 +523,8 @@ class _Model:
                 return WeightArg(self.packed[actual].name)
             part = self.parts.get(actual)
             weight, base = (part.weight, part.base) if part else (actual, 0)
-            return WeightArg(self.stored[weight.name, None].name, base)
+            weight, panels = self.permuted.get(weight, (weight, None))
+            return WeightArg(self.stored[weight.name, panels].name, base)
         if actual.role is Role.STATE:
             return StateArg(actual.name)
         if actual.role is Role.COUNTER:

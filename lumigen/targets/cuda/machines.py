@@ -16,6 +16,7 @@ from lumigen.machine import (
     ProductTile,
     ProductTiles,
     RowFoldTiles,
+    Runs,
     ScanParts,
     Storing,
     StreamingGpu,
@@ -142,6 +143,7 @@ SM_80 = StreamingGpu(
     ),
     vectors=Vectors(window=8, least=4, scanned=32, pieces=0),
     scans=ScanParts(workers=MULTIPROCESSORS, least=1 << 13, whole=256, fewest=4),
+    runs=Runs(itemsize=2, bytes=16, scattered=16, across=1),
     teams=TEAMS,
     multiprocessors=MULTIPROCESSORS,
     shared_bytes=99 * 1024,  # of the GPUs for consumers, on which kernels for sm_80 run too

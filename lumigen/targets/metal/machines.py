@@ -92,6 +92,7 @@ APPLE7 = Gpu(
     ),
     vectors=Vectors(window=8, least=4, scanned=NEVER, pieces=0),  # a thread scans a row by itself
     scans=ScanParts(workers=CORES, least=NEVER, whole=256, fewest=4),
+    runs=None,
     teams=TEAMS,
     multiprocessors=CORES,
     shared_bytes=32 * 1024,
