@@ -123,6 +123,15 @@ class ScanParts:
 
 
 @dataclass(frozen=True)
+class AcrossTiles:
+    """Tiles of a map that reads along one axis and stores along another."""
+
+    side: int  # elements
+    least: int  # points of either axis: fewer are gathered as well
+    bytes: int  # of all tiles of a block
+
+
+@dataclass(frozen=True)
 class Teams:
     """Threads that share a task. Registers are of 32 bits."""
 
@@ -143,6 +152,7 @@ class Teams:
     addresses: (
         int  # registers for places in a row, where the threads of a block have different rows
     )
+    across: AcrossTiles | None
     between: (
         int  # registers where parts of a row are code of their own, since not all threads have them
     )

@@ -98,12 +98,12 @@ class Statements:
 
     def parts(self, stmts: Iterable[Stmt], lanes: Axis | None = None) -> list[Lines]:
         """Each statement by itself."""
-        return [self.statement(s, self._renderer(lanes)) for s in stmts]
+        return [self.statement(s, self.renderer(lanes)) for s in stmts]
 
     def lines(self, stmts: Iterable[Stmt], lanes: Axis | None = None) -> Lines:
         return joined(self.parts(stmts, lanes))
 
-    def _renderer(self, lanes: Axis | None) -> Renderer:
+    def renderer(self, lanes: Axis | None) -> Renderer:
         wraps = self.dialect.wraps
         return Renderer(self.dims, lanes, packets=self.packets, wraps=wraps, place=self.place)
 

@@ -36,6 +36,7 @@ from lumigen.region import (
     Read,
 )
 from lumigen.tile import (
+    Across,
     Accumulate,
     Accumulator,
     Advance,
@@ -240,6 +241,8 @@ class _Task:
                 arrived[0] = (arrived[0] + 1) % self.number(s.tasks)
                 if arrived[0] == 0:
                     self.run(s.body)
+            case Across():
+                self.across(s)
             case ScaleRows():
                 acc = self.tile(s.acc)
                 with np.errstate(all="ignore"):
@@ -273,6 +276,23 @@ class _Task:
                 value = np.max(value) if s.monoid is Monoid.MAX else np.sum(value)
             both = np.maximum if s.monoid is Monoid.MAX else np.add
             self.locals[s.into.name] = both(total, value)
+
+    def across(self, s: Across) -> None:
+        row, column = self.number(s.row_lo), self.number(s.column_lo)
+        rows, columns = np.arange(row, self.number(s.row_hi)), np.arange(column, self.number(s.column_hi))
+        self.axes[s.column] = columns
+        for self.axes[s.row] in map(int, rows):
+            self.run(s.before)
+            for b, _, value in s.tiles:
+                elements = np.broadcast_to(cast(self.value(value), b.dtype), columns.shape)
+                self.tile(b)[self.axes[s.row] - row, : len(columns)] = elements
+        self.axes[s.row] = rows
+        for self.axes[s.column] in map(int, columns):
+            for b, name, _ in s.tiles:
+                elements = self.tile(b)[: len(rows), self.axes[s.column] - column]
+                self.locals[name.name] = _widened(elements)
+            self.run(s.body)
+        del self.axes[s.row], self.axes[s.column]
 
     def order(self, s: Order | GroupPlaces) -> None:
         self.axes[s.place] = np.arange(self.number(s.place.extent))

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from lumigen.dtype import f32
 from lumigen.index import extent_of
+from lumigen.lower.across import schedule_of_across
 from lumigen.lower.block_fold import schedule_of_rows
 from lumigen.lower.cascade import Cascade
 from lumigen.lower.contract import Columns, Contraction, Products, find_products, is_paired
@@ -201,6 +202,8 @@ def schedule_of_block(plan: KernelPlan, machine: Gpu) -> Schedule:
             return schedule("order", {"threads": teams.threads})
         case _ if _scans(plan):
             return schedule("scan", {"threads": teams.threads, "width": _width(plan, teams)})
+        case _ if (found := schedule_of_across(plan, machine, _width(plan, teams))) is not None:
+            return found
         case _:
             joined = plan.then is not None
             sizes = {"vectors": teams.vectors, "repeated": teams.repeated, "hold": int(not joined)}

@@ -26,8 +26,10 @@ from lumigen.region import (
     map_expr,
     walk,
 )
+from lumigen.targets.cuda.across import across_lines, tiles_of
 from lumigen.targets.cuda.operands import block_operand, count
 from lumigen.tile import (
+    Across,
     Bind,
     Contract,
     Fill,
@@ -66,7 +68,7 @@ def narrowed(program: TileProgram) -> frozenset[Buffer]:
 
 def statements_of(program: TileProgram, dims: Mapping[str, str]) -> Statements:
     """What renders the statements of a program; `dims` spells its dims."""
-    is_loops = program.skeleton == "simt"
+    is_loops = program.skeleton in ("across", "simt")
     packets = Packets(program.width) if is_loops or is_staged(program) else None
     return Statements(program, dims, DIALECT, counted_in(program), packets)
 
@@ -95,6 +97,8 @@ def block_lines(s: Stmt, of: Statements, r: Renderer) -> Lines:
             return _map_rows(s, spell, r)
         case ForRows():
             return _for_rows(s, spell, r)
+        case Across():
+            return across_lines(s, of, r)
         case ScaleRows():
             return r.lines(f"scale_rows({_names((s.acc, s.by), r)});")
         case WhenSummed():
@@ -147,6 +151,8 @@ def declarations(program: TileProgram) -> Lines:
 
     Of one that folds rows of products all but those products, which have their place where they are multiplied.
     """
+    if program.skeleton == "across":
+        return tiles_of(program)
     streams = [s for s in program.statements() if isinstance(s, Stream)]
     shared = {t.dst for s in streams for t in s.tiles}
     shared |= {products_of(s)[0] for s in streams if s.rows[0].map}

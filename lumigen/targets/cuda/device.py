@@ -6,7 +6,7 @@ from functools import partial
 
 from lumigen.dtype import DType
 from lumigen.index import Ix
-from lumigen.lower import block_fold, order, pipeline, roles, scan, simt, stream, stream_roles
+from lumigen.lower import across, block_fold, order, pipeline, roles, scan, simt, stream, stream_roles
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.beside import find_blocks_beside, find_loops_beside
 from lumigen.lower.block_fold import find_foldable
@@ -67,6 +67,10 @@ def _builders(machine: StreamingGpu, copying: StreamingGpu) -> dict[str, Builder
         ),
         "pipeline": Builder(
             partial(pipeline.pipeline, machine=machine), partial(tiles_of_pipeline, machine=machine)
+        ),
+        "across": Builder(
+            partial(across.across, machine=machine),
+            sites({"threads": threads, "width": width, "side": (32, 64)}),
         ),
         # its operands are brought by a tensor copy engine
         "roles": Builder(

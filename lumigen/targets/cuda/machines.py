@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lumigen.machine import (
+    AcrossTiles,
     ClusterTile,
     Copies,
     Division,
@@ -110,6 +111,7 @@ TEAMS = Teams(
     blocks=6,
     spare=8,
     addresses=16,
+    across=AcrossTiles(side=64, least=16, bytes=48 * 1024),
     between=16,
 )
 SM_80 = StreamingGpu(
