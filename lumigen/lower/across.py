@@ -80,7 +80,7 @@ def schedule_of_across(plan: KernelPlan, machine: Gpu, width: int) -> Schedule |
 def _parts_of(store: Store, lane: Axis) -> tuple[Axis, list[Expr]]:
     """The axis along which a map reads, and the parts of its value that do."""
     column = column_of(store, lane)
-    found = () if column is None else _staged(store.value, lane, column)
+    found = () if column is None else _staged(store.value, store, lane, column)
     staged = list(dict.fromkeys(found))
     if column is None or not staged:
         raise NotRealised("a map none of whose reads are contiguous along another axis")
@@ -106,24 +106,33 @@ def column_of(store: Store, lane: Axis) -> Axis | None:
     """The axis along which most of what is read across the lanes is contiguous."""
     found: Counter[Axis] = Counter()
     for e in walk([store.value]):
-        if isinstance(e, Read) and (at := address(e.source, e.at)).coefficient(lane) != 1:
+        if isinstance(e, Read) and _is_across(at := address(e.source, e.at), lane):
             along = (a for a in store.axes if a != lane and a.extent != 1)
             found.update({a: e.source.dtype.itemsize for a in along if at.coefficient(a) == 1})
     return max(found, key=lambda a: (found[a], -store.axes.index(a))) if found else None
 
 
-def _staged(e: Expr, lane: Axis, column: Axis) -> Iterator[Expr]:
-    """The largest parts of a value that read memory along columns, and none along lanes."""
-    reads = [address(x.source, x.at) for x in walk([e]) if isinstance(x, Read)]
-    along = [at for at in reads if at.coefficient(column) == 1 and at.coefficient(lane) != 1]
+def _is_across(at: Ix, lane: Axis) -> bool:
+    """Whether what neighbouring lanes read is not contiguous."""
+    return lane in at.axes and at.coefficient(lane) != 1
+
+
+def _staged(e: Expr, store: Store, lane: Axis, column: Axis) -> Iterator[Expr]:
+    """The largest parts of a value that read memory along columns, none along lanes, and take no more room than that."""
+    reads = [x for x in walk([e]) if isinstance(x, Read)]
+    places = {x: address(x.source, x.at) for x in reads}
+    along = [x for x, at in places.items() if at.coefficient(column) == 1 and _is_across(at, lane)]
     if not along:
         return
-    others = (at for at in reads if at not in along)
-    if not any(lane in at.axes for at in others) and e.dtype is f32 and lanes_fit([e], column):
+    alone = not any(lane in at.axes for x, at in places.items() if x not in along)
+    whole = alone and e.dtype is f32 and lanes_fit([e], column)
+    opens = isinstance(e, Prim) or (isinstance(e, Choose) and is_safe(e))
+    small = _held(e, store).itemsize <= sum(x.source.dtype.itemsize for x in along)
+    if whole and (small or not opens):
         yield e
-    elif isinstance(e, Prim) or (isinstance(e, Choose) and is_safe(e)):
+    elif opens:
         for x in dict.fromkeys(children(e)):
-            yield from _staged(x, lane, column)
+            yield from _staged(x, store, lane, column)
     else:
         raise NotRealised("reads along two axes, of which a condition takes one")
 

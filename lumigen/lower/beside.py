@@ -90,7 +90,10 @@ def find_loops_beside(
         if len(plan.root) > 1:
             return None  # a fold of each work tile, which the others have no use for
         each.append((plan, schedule(plan)))
-    alike = {(sizes.get("width", 0), team_of(plan, sizes, machine)) for plan, sizes in each}
+    alike = {
+        (sizes.builder, sizes.get("width", 0), sizes.get("side", 0) or team_of(plan, sizes, machine))
+        for plan, sizes in each
+    }
     return tuple(each) if len(alike) == 1 else None
 
 

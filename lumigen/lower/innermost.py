@@ -141,7 +141,8 @@ def innermost(regions: tuple[Region, ...], runs: Runs, fixed: frozenset[Buffer])
     """
     space = _Space(regions, runs, fixed)
     wanted = space.spread(space.seeds())
-    return space.kept({b: moved_last(len(b.dims), d) for b, d in wanted.items()})
+    orders = space.kept({b: moved_last(len(b.dims), d) for b, d in wanted.items()})
+    return orders | space.weights(orders)
 
 
 def moved_last(rank: int, d: int) -> Order:
@@ -220,13 +221,27 @@ class _Space:
         everywhere = range(len(self.uses))
         return out if self.time(everywhere, out) < self.time(everywhere, {}) else {}
 
+    def weights(self, orders: Orders) -> dict[Buffer, Order]:
+        """Weights that maps read across what they store: a file may have them in any order."""
+        out: dict[Buffer, Order] = {}
+        for use in (u for uses in self.uses for u in uses):
+            b, natural = use.source, tuple(range(len(use.at)))
+            if b.role is not Role.WEIGHT or b in self.fixed or b in orders or use.factor is not None:
+                continue
+            for d in (d for d, i in enumerate(use.at) if i.axes & lanes_of(use.store, orders)):
+                order = moved_last(len(natural), d)
+                turned = not self.is_along(use, natural, orders) and self.is_along(use, order, orders)
+                if turned and any(extent != 1 for extent in b.dims[d + 1 :]):
+                    out.setdefault(b, order)
+        return out
+
     def time(self, numbers: Iterable[int], orders: Orders) -> int:
         """What the operands of regions take, in bytes."""
         return sum(self.time_of(u, orders) for n in numbers for u in self.uses[n])
 
     def time_of(self, use: Use, orders: Orders) -> int:
         natural = tuple(range(len(use.at)))
-        is_copy = use.source.role is not Role.TEMP and use.factor is None  # which has the original
+        is_copy = use.source.role is Role.INPUT and use.factor is None  # which has the original
         order = natural if is_copy else orders.get(use.source, natural)
         moved = volume_of(use.source.dims) * use.source.dtype.itemsize
         if not order:
@@ -240,12 +255,17 @@ class _Space:
 
     def is_along(self, use: Use, order: Order, orders: Orders) -> bool:
         """Whether neighbouring threads, which have neighbouring elements to store, read neighbours in memory."""
-        last, dst = use.at[order[-1]], use.store.dst
-        lanes = use.store.at[orders.get(dst, tuple(range(len(use.store.at))))[-1]].axes
+        last, lanes = use.at[order[-1]], lanes_of(use.store, orders)
         varies = any(i.axes & lanes for i in use.at)
         along = [a.extent.estimate() for a in use.bound if last.coefficient(a) == 1]
         long = any(n * use.source.dtype.itemsize >= self.runs.bytes for n in along)
         return bool(last.axes & lanes) or long or not (varies or use.bound)
+
+
+def lanes_of(store: Store, orders: Orders) -> frozenset[Axis]:
+    """The axes along which neighbours in memory are stored."""
+    order = orders.get(store.dst, tuple(range(len(store.at))))
+    return store.at[order[-1]].axes if order else frozenset()
 
 
 def _splits(use: Use, order: Order) -> int:

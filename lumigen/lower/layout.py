@@ -149,7 +149,7 @@ def _apply(
     region: Region, orders: Mapping[Buffer, tuple[int, ...]], turned: Mapping[Buffer, Buffer]
 ) -> Region:
     memo: dict[Expr, Expr] = {}
-    copied = {b for b in orders if b.role is not Role.TEMP}
+    copied = {b for b in orders if b.role is Role.INPUT}
     windows = windows_of(uses_of(region)) if copied else frozenset[Read]()
 
     def visit(e: Expr) -> Expr:

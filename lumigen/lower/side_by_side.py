@@ -21,6 +21,7 @@ from lumigen.plan import KernelPlan, NotRealised
 from lumigen.region import Buffer, Region, Role, Store
 from lumigen.schedule import Schedule
 from lumigen.tile import (
+    Across,
     Accumulator,
     Bind,
     Contract,
@@ -251,6 +252,8 @@ def _named(program: TileProgram) -> Iterator[str]:
                 yield s.name.name
             case ForTile():
                 yield from (x.name for x, _ in ((s.value, s.acc), *s.more, *s.rows))
+            case Across():
+                yield from (name.name for _, name, _ in s.tiles)
             case ScanLanes():
                 yield from (x.name for x in (s.name, s.left, s.right))
             case _:

@@ -43,10 +43,8 @@ class _Side:
 
 def tiles_of(program: TileProgram) -> Lines:
     """The declarations of a program's tiles."""
-    tiles = (b for s in program.statements() if isinstance(s, Across) for b, _, _ in s.tiles)
-    return Lines(
-        tuple(f"__shared__ AcrossTile<{WIDENED.get(b.dtype, 'Float32')}> {b};" for b in tiles)
-    )
+    kinds = ((WIDENED.get(b.dtype, "Float32"), b) for b in program.scratch)
+    return Lines(tuple(f"__shared__ AcrossTile<{kind}> {b};" for kind, b in kinds))
 
 
 def across_lines(s: Across, of: Statements, r: Renderer) -> Lines:
