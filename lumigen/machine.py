@@ -107,7 +107,7 @@ class Runs:
     """Operands of products that are read through windows: copied in runs along memory, or element by element."""
 
     itemsize: int  # bytes of an element that is multiplied as memory has it
-    bytes: int  # of the shortest run that is copied
+    bytes: int  # of the shortest run that is copied; others are a multiple
     scattered: int  # times as long as to copy an operand does it take to gather its elements
     across: int  # the same of a map whose neighbours store neighbours, and read none
 

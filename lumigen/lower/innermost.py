@@ -187,10 +187,10 @@ class _Space:
         return best if self.is_run(use, best) else None
 
     def is_run(self, use: Use, d: int) -> bool:
-        """Whether runs along a dimension are long enough to be copied, of elements that are multiplied as they are."""
-        size = use.source.dtype.itemsize
-        least = use.run(d).bounds()[0] or 0
-        return size == self.runs.itemsize and least * size >= self.runs.bytes
+        """Whether runs along a dimension are copied whole, in elements that are multiplied as they are."""
+        size, run = use.source.dtype.itemsize, use.run(d)
+        least = run.bounds()[0] or 0
+        return size == self.runs.itemsize and least > 0 and run * size % self.runs.bytes == 0
 
     def spread(self, seeds: Mapping[Buffer, int]) -> dict[Buffer, int]:
         """The dimensions for what is made of tensors, and what these are made of, point by point or row by row."""
