@@ -107,6 +107,7 @@ IMAGES = {
         nn.Conv2d(16, 16, 3, padding=1), nn.ConvTranspose2d(16, 8, 2, stride=2)
     ),
     "joined": nn.Sequential(nn.Conv2d(16, 16, 3), nn.GroupNorm(4, 16), nn.Conv2d(16, 16, 3)),
+    "few": nn.Sequential(nn.Conv2d(16, 3, 3), nn.ReLU(), nn.Conv2d(3, 16, 3, stride=2)),
     "odd": nn.Sequential(nn.Conv2d(16, 12, 3), nn.ReLU(), nn.Conv2d(12, 16, 3)),
 }
 
@@ -152,11 +153,17 @@ def test_images_that_products_read_through_windows_have_their_channels_innermost
     assert layouts["first.bias"] is None
 
 
-def test_images_of_few_channels_keep_their_layout() -> None:
-    net = nn.Sequential(nn.Conv2d(3, 12, 3, padding=1), nn.ReLU(), nn.Conv2d(12, 3, 3, padding=1))
+def test_images_of_few_channels_get_some_of_zeros() -> None:
+    """One launch copies image and weights; the image is then stored with its channels innermost, as others are."""
+    net = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 16, 3))
     model, _ = _cuda_kernels(net, 2, 3, 9, 10)
-    assert [dims for _, dims in _stored(model)] == [(2, 12, 9, 10), (2, 3, 9, 10)]
-    assert all(w.layout is None for w in model.weights)
+    assert [dims for _, dims in _stored(model)] == [
+        (2, 9, 10, 8),
+        (16, 3, 3, 8),
+        (2, 9, 10, 16),
+        (2, 16, 7, 8),
+    ]
+    assert len(model.programs[0].launches) == 3
 
 
 def test_what_rows_are_flattened_from_keeps_its_layout() -> None:

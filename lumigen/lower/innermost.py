@@ -29,6 +29,8 @@ Orders = Mapping[Buffer, Order]
 class Factor:
     """An operand of a product: the axes `summed` over, those that it has alone, and those that the other one has."""
 
+    product: Reduce
+    operands: tuple[Expr, Expr]
     summed: frozenset[Axis]
     own: frozenset[Axis]
     others: frozenset[Axis]
@@ -66,27 +68,26 @@ class Use:
         """Whether another read is one of the other operand of its product."""
         if self.factor is None or other.factor is None or other.store is not self.store:
             return False
-        return other.summed == self.summed and other.factor.own == self.factor.others
+        same = other.factor.product is self.factor.product
+        return same and other.factor.own == self.factor.others
 
     def alike(self, b: Buffer, d: int) -> Iterator[tuple[Buffer, int]]:
         """What lies best as the tensor read or stored does that has dimension `d` innermost, with its own dimension.
 
-        In a map they have the same axis; of an operand the axes that are summed become those of the other operand.
+        In a map they have the same axis; of a product what one operand is summed over, and what the other one adds.
         """
         dst, at = self.store.dst, self.store.at
-        others = self.factor.others if self.factor is not None else frozenset[Axis]()
-        made = [e for e, i in enumerate(at) if i.axes & others]
-        if b == self.source and (axis := axis_of(self.at[d])) is not None:
-            if axis in self.summed:
-                yield from ((dst, e) for e in made if len(made) == 1)
-            else:
-                yield from ((dst, e) for e, i in enumerate(at) if axis_of(i) == axis)
-        if b == dst and (axis := axis_of(at[d])) is not None:
-            if axis in others:
-                found = [e for e, i in enumerate(self.at) if i.axes and i.axes <= self.summed]
-                yield from ((self.source, e) for e in found if len(found) == 1 < len(self.at) - 1)
-            else:
-                yield from ((self.source, e) for e, i in enumerate(self.at) if axis_of(i) == axis)
+        axis = axis_of(self.at[d] if b == self.source else at[d])
+        if self.factor is None:
+            one, places = (dst, at) if b == self.source else (self.source, self.at)
+            if axis is not None:
+                yield from ((one, e) for e, i in enumerate(places) if axis_of(i) == axis)
+        elif b == self.source and axis in self.summed:
+            made = [e for e, i in enumerate(at) if i.axes & self.factor.others]
+            yield from ((dst, e) for e in made if len(made) == 1)
+        elif b == dst and axis in self.factor.others:
+            found = [e for e, i in enumerate(self.at) if i.axes and i.axes <= self.summed]
+            yield from ((self.source, e) for e in found if len(found) == 1 < len(self.at) - 1)
 
     @property
     def is_window(self) -> bool:
@@ -123,7 +124,7 @@ def _factors(s: Store) -> Iterator[tuple[Read, Factor]]:
         summed = frozenset(r.axes)
         for value, other in (factors, factors[::-1]):
             has, lacks = free_axes(value) - summed, free_axes(other) - summed
-            found = Factor(summed, has - lacks, lacks - has)
+            found = Factor(r, factors, summed, has - lacks, lacks - has)
             yield from ((e, found) for e in walk([value]) if isinstance(e, Read))
 
 
@@ -158,6 +159,7 @@ class _Space:
     ) -> None:
         self.runs, self.fixed = runs, fixed
         self.uses = [tuple(uses_of(r)) for r in regions]
+        self.windows = frozenset[Read]().union(*map(windows_of, self.uses))
         self.touching: dict[Buffer, list[int]] = {}
         for number, region in enumerate(regions):
             for b in region.buffers():
@@ -249,7 +251,7 @@ class _Space:
         if _splits(use, order) > _splits(use, natural):
             return moved * self.runs.scattered
         if use.factor is not None:
-            scattered = use.is_window and not self.is_run(use, order[-1])
+            scattered = use.read in self.windows and not self.is_run(use, order[-1])
             return moved * self.runs.scattered if scattered else 0
         return 0 if self.is_along(use, order, orders) else moved * self.runs.across
 

@@ -14,6 +14,7 @@ from math import prod
 
 from lumigen.index import Axis, Ix, Quotient, Remainder, ix
 from lumigen.lower.innermost import innermost, uses_of, windows_of
+from lumigen.lower.padded import pad_runs
 from lumigen.machine import Runs
 from lumigen.program import Panels
 from lumigen.region import (
@@ -43,6 +44,10 @@ class Layouts:
 
 def choose_layouts(regions: tuple[Region, ...], runs: Runs | None) -> Layouts:
     """The regions with an order for each temporary; what products read through windows lies in `runs`."""
+    padded: tuple[Region, ...] = ()
+    if runs is not None:
+        regions, padded = pad_runs(regions, runs)
+        regions = _before(regions, padded)
     reads: dict[Buffer, list[_Use]] = {}
     for region in regions:
         for s in region.stores:
@@ -58,7 +63,7 @@ def choose_layouts(regions: tuple[Region, ...], runs: Runs | None) -> Layouts:
     if runs is not None:
         moved |= innermost(regions, runs, fixed | _others(regions))
     turned = {b: _permuted(b, o) for b, o in moved.items()}
-    copies = [_copy(b, turned[b], moved[b]) for b in moved if b.role is Role.INPUT]
+    copies = tuple(_copy(b, turned[b], moved[b]) for b in moved if b.role is Role.INPUT)
     packed = {turned[b]: (b, _panels(b, o)) for b, o in moved.items() if b.role is Role.WEIGHT}
     applied = tuple(_apply(r, moved, turned) for r in regions) if moved else regions
     return Layouts(_before(applied, copies), packed)
@@ -86,7 +91,7 @@ def _panels(b: Buffer, order: tuple[int, ...]) -> Panels:
     return Panels(before * own, after, after, 1, width=own)
 
 
-def _before(regions: tuple[Region, ...], copies: list[Region]) -> tuple[Region, ...]:
+def _before(regions: tuple[Region, ...], copies: tuple[Region, ...]) -> tuple[Region, ...]:
     """The regions, with each copy before the first that reads it."""
     out: list[Region] = []
     left = {s.dst: copy for copy in copies for s in copy.stores}

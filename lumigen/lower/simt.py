@@ -223,7 +223,7 @@ def _program(plan: KernelPlan, sizes: Schedule, teams: Teams | None) -> TileProg
     row, lane, threads = loops.row, loops.lane, sizes.get("threads", 1)
     check_threads(threads, teams)
     _check_threads(loops, threads)
-    team = 1 if teams is None else _team(loops.folds, lane, sizes, teams)
+    team = 1 if teams is None else _team(loops, sizes, teams)
     grain = _grain_of_teams(loops, team, sizes) if threads > 1 else _grain(loops, sizes)
     per_row, chunk, deep = grain
     row_tasks = ceildiv(row.extent, per_row)
@@ -332,15 +332,15 @@ def _is_repeated(visits: int, lanes: int, grain: int) -> bool:
 def team_of(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> int:
     """Threads of a block that share a row of a plan of vector loops."""
     loops = _Loops.of(plan)
-    return _team(loops.folds, loops.lane, sizes, machine.teams)
+    return _team(loops, sizes, machine.teams)
 
 
-def _team(folds: Sequence[Loop], lane: Axis | None, sizes: Schedule, teams: Teams) -> int:
+def _team(loops: _Loops, sizes: Schedule, teams: Teams) -> int:
     """Threads that share a row: as many as it has vectors, part of a warp or else the whole block.
 
     Up to a few vectors a thread are a warp's: it waits for no other, and a block for one row would have idle threads.
     """
-    width = sizes["width"]
+    width, folds, lane, rows = sizes["width"], loops.folds, loops.lane, loops.row.extent.estimate()
     vectors = [-(-lane.extent.estimate() // width)] if lane is not None else [1]
     for fold in folds:
         group = [r for r, _ in fold.results]
@@ -350,7 +350,18 @@ def _team(folds: Sequence[Loop], lane: Axis | None, sizes: Schedule, teams: Team
     most = max(vectors)
     if most > teams.warp_vectors * teams.warp:
         return sizes["threads"]
+    alone = all(lane in free_axes(r) for fold in folds for r, _ in fold.results)
+    if teams.idle and folds and lane is not None and alone and rows >= sizes["threads"]:
+        return _least_idle(vectors[0], teams)
     return min(teams.warp, 1 << (most - 1).bit_length())
+
+
+def _least_idle(vectors: int, teams: Teams) -> int:
+    """Threads for a row that exchange nothing: the largest part of a warp of which hardly any have no vector."""
+    parts = [1 << n for n in reversed(range(teams.warp.bit_length()))]
+    slots = {team: -(-vectors // team) * team for team in parts}
+    busy = (team for team in parts if (slots[team] - vectors) * teams.idle <= slots[team])
+    return next(busy, 1)
 
 
 def _grain_of_teams(loops: _Loops, team: int, sizes: Schedule) -> tuple[int, int, int]:

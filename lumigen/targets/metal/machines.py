@@ -59,6 +59,7 @@ TEAMS = Teams(
     blocks=8,
     spare=8,
     addresses=16,
+    idle=0,
     across=None,
     between=16,
 )
