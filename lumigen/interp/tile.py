@@ -36,9 +36,9 @@ from lumigen.region import (
     Read,
 )
 from lumigen.tile import (
-    Across,
     Accumulate,
     Accumulator,
+    Across,
     Advance,
     Bind,
     Contract,
@@ -197,6 +197,8 @@ class _Task:
                 self.memory[s.dst.name][:] = s.value
             case Order() | GroupPlaces():
                 self.order(s)
+            case Across():
+                self.across(s)
             case _:
                 self.streamed(s)
 
@@ -241,8 +243,6 @@ class _Task:
                 arrived[0] = (arrived[0] + 1) % self.number(s.tasks)
                 if arrived[0] == 0:
                     self.run(s.body)
-            case Across():
-                self.across(s)
             case ScaleRows():
                 acc = self.tile(s.acc)
                 with np.errstate(all="ignore"):
@@ -279,7 +279,10 @@ class _Task:
 
     def across(self, s: Across) -> None:
         row, column = self.number(s.row_lo), self.number(s.column_lo)
-        rows, columns = np.arange(row, self.number(s.row_hi)), np.arange(column, self.number(s.column_hi))
+        rows, columns = (
+            np.arange(row, self.number(s.row_hi)),
+            np.arange(column, self.number(s.column_hi)),
+        )
         self.axes[s.column] = columns
         for self.axes[s.row] in map(int, rows):
             self.run(s.before)

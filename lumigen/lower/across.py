@@ -1,4 +1,4 @@
-"""across: the builder of maps whose neighbours in memory are along one axis where they read, along another where they store.
+"""across: the builder of maps that read memory along one axis and store along another.
 
 Before: a plan of one store over lanes, some of whose reads are contiguous along another axis of the grid.  After: a
 block computes a square tile of what these reads are part of, over lanes along their own axis, and leaves it in shared
@@ -41,7 +41,7 @@ SITES = ("threads", "width", "side")
 
 
 def across(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Built:
-    """The kernel of a plan of one map over lanes; NotRealised where no read is along another axis, or tiles do not fit."""
+    """The kernel of a plan of one map; NotRealised where nothing is read across its lanes, or tiles do not fit."""
     check(sizes, SITES)
     check_threads(sizes["threads"], machine.teams)
     store, lane = _map_of(plan)
@@ -118,7 +118,7 @@ def _is_across(at: Ix, lane: Axis) -> bool:
 
 
 def _staged(e: Expr, store: Store, lane: Axis, column: Axis) -> Iterator[Expr]:
-    """The largest parts of a value that read memory along columns, none along lanes, and take no more room than that."""
+    """The largest parts of a value that read memory along columns alone, and take no more room than what they read."""
     reads = [x for x in walk([e]) if isinstance(x, Read)]
     places = {x: address(x.source, x.at) for x in reads}
     along = [x for x, at in places.items() if at.coefficient(column) == 1 and _is_across(at, lane)]

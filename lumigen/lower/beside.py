@@ -91,7 +91,11 @@ def find_loops_beside(
             return None  # a fold of each work tile, which the others have no use for
         each.append((plan, schedule(plan)))
     alike = {
-        (sizes.builder, sizes.get("width", 0), sizes.get("side", 0) or team_of(plan, sizes, machine))
+        (
+            sizes.builder,
+            sizes.get("width", 0),
+            sizes.get("side", 0) or team_of(plan, sizes, machine),
+        )
         for plan, sizes in each
     }
     return tuple(each) if len(alike) == 1 else None

@@ -66,7 +66,7 @@ class Device:
     builders: Mapping[str, Builder]
     runs_whole: Callable[[Region, DType], bool]  # with temporaries of f32 held in the type
     keeps: Keeps  # of native kernels that order rows
-    rows_in_one_loop: Products | None = None  # where other plans take less time
+    slower: Products | None = None  # plans than those before
     special: tuple[Special, ...] = ()
     one_row: bool = False  # a vector times weights is a product like others
     beside: Callable[[Region], bool] = lambda _: False  # whether a launch has a grid for each store
@@ -87,8 +87,8 @@ class Device:
         if pieces is not None:
             yield candidate(RegionPlan(region, (pieces,)), self.schedule)
         yield candidate(plan_loops(region, self.machine), self.schedule)
-        if self.rows_in_one_loop is not None:
-            yield from self.rows_in_one_loop(region, self.schedule)
+        if self.slower is not None:
+            yield from self.slower(region, self.schedule)
 
     def changes(self, found: Candidate) -> Iterator[Candidate]:
         """Every candidate that is one decision away from another one."""

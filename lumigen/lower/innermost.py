@@ -135,7 +135,9 @@ def axis_of(i: Ix) -> Axis | None:
     return axis if is_step else None
 
 
-def innermost(regions: tuple[Region, ...], runs: Runs, fixed: frozenset[Buffer]) -> dict[Buffer, Order]:
+def innermost(
+    regions: tuple[Region, ...], runs: Runs, fixed: frozenset[Buffer]
+) -> dict[Buffer, Order]:
     """The orders of tensors that products read through windows, and of those around them; `fixed` ones have none.
 
     Those of inputs and weights are of copies in that order, which are made once.
@@ -154,9 +156,7 @@ def moved_last(rank: int, d: int) -> Order:
 class _Space:
     """What orders cost. Tensors of one region are each other's neighbours."""
 
-    def __init__(
-        self, regions: tuple[Region, ...], runs: Runs, fixed: frozenset[Buffer]
-    ) -> None:
+    def __init__(self, regions: tuple[Region, ...], runs: Runs, fixed: frozenset[Buffer]) -> None:
         self.runs, self.fixed = runs, fixed
         self.uses = [tuple(uses_of(r)) for r in regions]
         self.windows = frozenset[Read]().union(*map(windows_of, self.uses))
@@ -228,11 +228,18 @@ class _Space:
         out: dict[Buffer, Order] = {}
         for use in (u for uses in self.uses for u in uses):
             b, natural = use.source, tuple(range(len(use.at)))
-            if b.role is not Role.WEIGHT or b in self.fixed or b in orders or use.factor is not None:
+            if (
+                b.role is not Role.WEIGHT
+                or b in self.fixed
+                or b in orders
+                or use.factor is not None
+            ):
                 continue
             for d in (d for d, i in enumerate(use.at) if i.axes & lanes_of(use.store, orders)):
                 order = moved_last(len(natural), d)
-                turned = not self.is_along(use, natural, orders) and self.is_along(use, order, orders)
+                turned = not self.is_along(use, natural, orders) and self.is_along(
+                    use, order, orders
+                )
                 if turned and any(extent != 1 for extent in b.dims[d + 1 :]):
                     out.setdefault(b, order)
         return out

@@ -85,7 +85,7 @@ def _copy(b: Buffer, turned: Buffer, order: tuple[int, ...]) -> Region:
 
 
 def _panels(b: Buffer, order: tuple[int, ...]) -> Panels:
-    """A weight with one dimension moved to the end: so many columns to a panel, the dimensions after it as the depth."""
+    """A weight with one dimension moved to the end: the columns of a panel; those after it are the depth."""
     d, dims = order[-1], tuple(e.const for e in b.dims)
     before, own, after = prod(dims[:d]), dims[d], prod(dims[d + 1 :])
     return Panels(before * own, after, after, 1, width=own)
@@ -159,8 +159,10 @@ def _apply(
 
     def visit(e: Expr) -> Expr:
         if e not in memo:
-            if isinstance(e, Read) and e.source in orders and (
-                e.source not in copied or e in windows
+            if (
+                isinstance(e, Read)
+                and e.source in orders
+                and (e.source not in copied or e in windows)
             ):
                 order = orders[e.source]
                 at = tuple(e.at[d] for d in order)

@@ -19,7 +19,6 @@ from lumigen.machine import Runs
 from lumigen.region import (
     Buffer,
     Expr,
-    Read,
     Reduce,
     Region,
     Role,
@@ -36,7 +35,9 @@ from lumigen.region import (
 Copies = dict[tuple[Buffer, int], Buffer]  # of a tensor with a dimension innermost and padded
 
 
-def pad_runs(regions: tuple[Region, ...], runs: Runs) -> tuple[tuple[Region, ...], tuple[Region, ...]]:
+def pad_runs(
+    regions: tuple[Region, ...], runs: Runs
+) -> tuple[tuple[Region, ...], tuple[Region, ...]]:
     """(the regions over padded copies, what stores these)."""
     copies: Copies = {}
     out = tuple(_padded(r, runs, copies) for r in regions)
@@ -59,7 +60,9 @@ def _products(region: Region, runs: Runs, copies: Copies) -> Iterator[tuple[Expr
         if k is None or len(operands) != 2 or not all(map(is_plain, use.factor.operands)):
             continue
         places = [[d for d, i in enumerate(u.at) if k in i.axes] for u in operands]
-        if any(len(ds) != 1 or u.at[ds[0]] != ix(k) for u, ds in zip(operands, places, strict=True)):
+        if any(
+            len(ds) != 1 or u.at[ds[0]] != ix(k) for u, ds in zip(operands, places, strict=True)
+        ):
             continue
         count = runs.bytes // runs.itemsize
         longer = Axis(k.name, ix(-(-k.extent.const // count) * count))
@@ -88,7 +91,8 @@ def _longer(
     moved: dict[Expr, Expr] = {}
     for use, (d,) in zip(operands, places, strict=True):
         made = copies.setdefault((use.source, d), _made(use.source, d, longer))
-        moved[use.read] = read(made, tuple(i for e, i in enumerate(use.at) if e != d) + (ix(k),))
+        outer = (i for e, i in enumerate(use.at) if e != d)
+        moved[use.read] = read(made, (*outer, ix(k)))
     body = substitute(map_expr(r.body, moved), {k: ix(longer)})
     axes = tuple(longer if a == k else a for a in r.axes)
     return reduce(r.monoid, axes, body, r.dtype, r.where)

@@ -202,13 +202,17 @@ def schedule_of_block(plan: KernelPlan, machine: Gpu) -> Schedule:
             return schedule("order", {"threads": teams.threads})
         case _ if _scans(plan):
             return schedule("scan", {"threads": teams.threads, "width": _width(plan, teams)})
-        case _ if (found := schedule_of_across(plan, machine, _width(plan, teams))) is not None:
-            return found
         case _:
-            joined = plan.then is not None
-            sizes = {"vectors": teams.vectors, "repeated": teams.repeated, "hold": int(not joined)}
-            sizes |= {"blocks": teams.joined_blocks * joined, "threads": teams.threads}
-            return schedule("simt", sizes | {"width": _width(plan, teams)})
+            tiles = schedule_of_across(plan, machine, _width(plan, teams))
+            return schedule_of_teams(plan, machine) if tiles is None else tiles
+
+
+def schedule_of_teams(plan: KernelPlan, machine: Gpu) -> Schedule:
+    """Of vector loops that threads share."""
+    teams, joined = machine.teams, plan.then is not None
+    sizes = {"vectors": teams.vectors, "repeated": teams.repeated, "hold": int(not joined)}
+    sizes |= {"blocks": teams.joined_blocks * joined, "threads": teams.threads}
+    return schedule("simt", sizes | {"width": _width(plan, teams)})
 
 
 def schedule_of_streaming(plan: KernelPlan, machine: StreamingGpu) -> Schedule:

@@ -21,8 +21,8 @@ from lumigen.plan import KernelPlan, NotRealised
 from lumigen.region import Buffer, Region, Role, Store
 from lumigen.schedule import Schedule
 from lumigen.tile import (
-    Across,
     Accumulator,
+    Across,
     Bind,
     Contract,
     Finish,

@@ -24,10 +24,10 @@ from lumigen.region import (
     Scan,
 )
 from lumigen.tile import (
-    Across,
     LOOPS,
     Accumulate,
     Accumulator,
+    Across,
     Advance,
     Bind,
     Contract,
@@ -251,7 +251,9 @@ def _streamed(s: Stmt) -> str:
             counted = f"{s.arrived}[{s.tile}] has counted {s.parts} parts"
             return f"when {counted}, {s.acc} = their sum, {place} the part of this task"
         case Across():
-            made = ", ".join(f"{b} = {show_expr(value)} as {name.name}" for b, name, value in s.tiles)
+            made = ", ".join(
+                f"{b} = {show_expr(value)} as {name.name}" for b, name, value in s.tiles
+            )
             rows = f"{s.row} in {s.row_lo} .. {s.row_hi}"
             columns = f"{s.column} in {s.column_lo} .. {s.column_hi}"
             return f"across {made} for {rows}, {columns}"

@@ -19,9 +19,9 @@ from lumigen.region import (
     Role,
 )
 from lumigen.tile import (
-    Across,
     Accumulate,
     Accumulator,
+    Across,
     Advance,
     Bind,
     Contract,
@@ -183,9 +183,7 @@ def _broken_body(body: Iterable[Stmt], facts: Facts, scope: FactScope) -> Iterat
 def _broken_across(s: Across, facts: Facts, scope: FactScope) -> Iterator[str]:
     """The values of its tiles, then what is made of them."""
     ends = ((s.row, s.row_lo, s.row_hi), (s.column, s.column_lo, s.column_hi))
-    given = scope.given | {
-        c for a, lo, hi in ends for c in (Cmp(ix(a) - lo), Cmp(hi - 1 - a))
-    }
+    given = scope.given | {c for a, lo, hi in ends for c in (Cmp(ix(a) - lo), Cmp(hi - 1 - a))}
     first = replace(scope, axes=scope.axes | {s.row, s.column}, lanes=s.column, given=given)
     yield from _broken_body(s.before, facts, first)
     within = replace(first, locals=first.locals | _lets(s.before))
@@ -357,7 +355,9 @@ def _broken_matrix(s: Stmt, facts: Facts, scope: FactScope) -> Iterator[str]:
                 if tile.role is not Role.SCRATCH or len(tile.dims) != 2:
                     yield f"{tile} is no tile in scratch"
                     continue
-                short = any(not is_nonnegative(d - n) for d, n in zip(tile.dims, sizes, strict=True))
+                short = any(
+                    not is_nonnegative(d - n) for d, n in zip(tile.dims, sizes, strict=True)
+                )
                 if short:
                     yield f"{tile} is too small"
         case Transpose():

@@ -54,9 +54,7 @@ def across_lines(s: Across, of: Statements, r: Renderer) -> Lines:
     assert of.packets is not None
     of.packets.starts |= {s.row: s.row_lo, s.column: s.column_lo}
     lanes, at = of.renderer(s.column), f"{row.inside(r)}, {column.inside(r)}"
-    puts = (
-        lanes.lines(f"{b}.put({at}, {lanes.vector(value).code});") for b, _, value in s.tiles
-    )
+    puts = (lanes.lines(f"{b}.put({at}, {lanes.vector(value).code});") for b, _, value in s.tiles)
     takes = Lines(tuple(f"const Vec {name.name} = {b}.take({at});" for b, name, _ in s.tiles))
     first = joined([of.lines(s.before, s.column), *puts])
     then = joined([takes, of.lines(s.body, s.row)])
@@ -68,7 +66,9 @@ def _loop(outer: _Side, inner: _Side, body: Lines, r: Renderer) -> Lines:
     """The vectors of a tile, those along `inner` dealt to the threads of a team."""
     axis, lane = outer.axis, inner.axis
     start = f"{outer.first} + team_number()" if outer.first else "team_number()"
-    each = f"{r.place} {axis} = {start}; {axis} < {outer.end or r.index(outer.hi)}; {axis} += kTeams"
+    each = (
+        f"{r.place} {axis} = {start}; {axis} < {outer.end or r.index(outer.hi)}; {axis} += kTeams"
+    )
     over = f"{inner.end} - {inner.first}" if inner.first else r.index(inner.hi)
     over = f"{r.use('packed')}, {over}"
     at = f"{lane}_offset" if inner.first else lane

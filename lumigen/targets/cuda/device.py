@@ -6,12 +6,22 @@ from functools import partial
 
 from lumigen.dtype import DType
 from lumigen.index import Ix
-from lumigen.lower import across, block_fold, order, pipeline, roles, scan, simt, stream, stream_roles
+from lumigen.lower import (
+    across,
+    block_fold,
+    order,
+    pipeline,
+    roles,
+    scan,
+    simt,
+    stream,
+    stream_roles,
+)
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.beside import find_blocks_beside, find_loops_beside
 from lumigen.lower.block_fold import find_foldable
 from lumigen.lower.devices import Device, Special
-from lumigen.lower.plan_region import candidates_of_blocks, candidates_of_deep_rows
+from lumigen.lower.plan_region import candidates_of_blocks, slower_candidates
 from lumigen.lower.schedule_plan import blocks_compute, schedule_of_streaming
 from lumigen.lower.side_by_side import side_by_side
 from lumigen.lower.space import (
@@ -37,7 +47,7 @@ def device_of(machine: StreamingGpu, copying: StreamingGpu) -> Device:
         schedule=partial(schedule_of_streaming, machine=machine),
         builders=_builders(machine, copying),
         runs_whole=partial(_streams, machine),
-        rows_in_one_loop=partial(candidates_of_deep_rows, machine=machine),
+        slower=partial(slower_candidates, machine=machine),
         keeps=partial(_kept_by_blocks, machine.ordered),
         beside=partial(_beside, machine),
         computes=partial(blocks_compute, machine=machine),
