@@ -77,11 +77,11 @@ class Use:
         In a map they have the same axis; of a product what one operand is summed over, and what the other one adds.
         """
         dst, at = self.store.dst, self.store.at
-        axis = axis_of(self.at[d] if b == self.source else at[d])
+        place = self.at[d] if b == self.source else at[d]
+        axis = axis_of(place)
         if self.factor is None:
             one, places = (dst, at) if b == self.source else (self.source, self.at)
-            if axis is not None:
-                yield from ((one, e) for e, i in enumerate(places) if axis_of(i) == axis)
+            yield from ((one, e) for e, i in enumerate(places) if i.axes and (i - place).is_const)
         elif b == self.source and axis in self.summed:
             made = [e for e, i in enumerate(at) if i.axes & self.factor.others]
             yield from ((dst, e) for e in made if len(made) == 1)

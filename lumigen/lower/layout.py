@@ -13,14 +13,17 @@ from itertools import permutations
 from math import prod
 
 from lumigen.index import Axis, Ix, Quotient, Remainder, ix
+from lumigen.lower.factors import split_reduced
 from lumigen.lower.innermost import innermost, uses_of, windows_of
 from lumigen.lower.padded import pad_runs
+from lumigen.lower.scope import address
 from lumigen.machine import Runs
 from lumigen.program import Panels
 from lumigen.region import (
     Buffer,
     Expr,
     Read,
+    Reduce,
     Region,
     Role,
     Store,
@@ -61,12 +64,23 @@ def choose_layouts(regions: tuple[Region, ...], runs: Runs | None) -> Layouts:
     orders = {b: _best_order(b, found) for b, found in reads.items() if b not in fixed}
     moved = {b: o for b, o in orders.items() if o != tuple(range(len(b.dims)))}
     if runs is not None:
-        moved |= innermost(regions, runs, fixed | _others(regions))
+        moved |= innermost(tuple(map(split_reduced, regions)), runs, fixed | _others(regions))
     turned = {b: _permuted(b, o) for b, o in moved.items()}
     copies = tuple(_copy(b, turned[b], moved[b]) for b in moved if b.role is Role.INPUT)
     packed = {turned[b]: (b, _panels(b, o)) for b, o in moved.items() if b.role is Role.WEIGHT}
     applied = tuple(_apply(r, moved, turned) for r in regions) if moved else regions
+    if runs is not None:
+        applied = tuple(split_reduced(r) if _has_parts(r) else r for r in applied)
     return Layouts(_before(applied, copies), packed)
+
+
+def _has_parts(region: Region) -> bool:
+    """Whether a reduction reads memory at quotients or remainders of its axes."""
+    values = walk(s.value for s in region.stores)
+    reduced = {a for e in values if isinstance(e, Reduce) for a in e.axes}
+    flat = (address(e.source, e.at) for e in values if isinstance(e, Read))
+    parted = (a for at in flat for a in at.atoms() if isinstance(a, Quotient | Remainder))
+    return any(a.numerator.axes & reduced for a in parted)
 
 
 def _others(regions: tuple[Region, ...]) -> frozenset[Buffer]:
