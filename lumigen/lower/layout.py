@@ -17,6 +17,7 @@ from lumigen.lower.factors import split_reduced
 from lumigen.lower.innermost import innermost, uses_of, windows_of
 from lumigen.lower.padded import pad_runs
 from lumigen.lower.scope import address
+from lumigen.lower.statistics import store_statistics
 from lumigen.machine import Runs
 from lumigen.program import Panels
 from lumigen.region import (
@@ -71,6 +72,10 @@ def choose_layouts(regions: tuple[Region, ...], runs: Runs | None) -> Layouts:
     applied = tuple(_apply(r, moved, turned) for r in regions) if moved else regions
     if runs is not None:
         applied = tuple(split_reduced(r) if _has_parts(r) else r for r in applied)
+        new = frozenset(turned.values())
+        applied = tuple(
+            x for r in applied for x in (store_statistics(r) if new & {*r.buffers()} else (r,))
+        )
     return Layouts(_before(applied, copies), packed)
 
 
