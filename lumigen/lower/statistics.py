@@ -66,7 +66,8 @@ def _first(store: Store) -> Reduce | None:
 
 def _is_scattered(store: Store, r: Reduce) -> bool:
     """Whether what is made of one result is stored in pieces: some axis of the result is inside one that it has not."""
-    varies = [bool(i.axes & free_axes(r)) for i in store.at if i.axes]
+    moving = [frozenset(a for a in i.axes if a.extent != 1) for i in store.at]
+    varies = [bool(axes & free_axes(r)) for axes in moving if axes]
     first = varies.index(False) if False in varies else len(varies)
     return any(varies[first:])
 
