@@ -13,9 +13,9 @@ from itertools import permutations
 from math import prod
 
 from lumigen.index import Axis, Ix, Quotient, Remainder, ix
-from lumigen.lower.factors import split_reduced
 from lumigen.lower.innermost import innermost, uses_of, windows_of
 from lumigen.lower.padded import pad_runs
+from lumigen.lower.parted import split_reduced
 from lumigen.lower.scope import address
 from lumigen.lower.statistics import store_statistics
 from lumigen.machine import Runs
