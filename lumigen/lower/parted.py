@@ -1,7 +1,6 @@
 """parted: a reduction over a merged axis runs over its factors, where an image in another order is read at parts of it.
 
-sum over k of x[k//64, k%64, c]
-sum over (k_outer, k_inner) of x[k_outer, k_inner, c]
+Before: the sum over k of x[k//64, k%64, c].  After: the sum over k_outer and k_inner of x[k_outer, k_inner, c].
 """
 
 from __future__ import annotations
