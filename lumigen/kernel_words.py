@@ -23,8 +23,8 @@ power random_bits recip reduce_add reduce_max round_bf16 round_f16 scale_rows sc
 store_bf16 store_f16 store_strided store_strided_bf16 store_strided_f16 subtract_wrapping team_number team_rank to_int
 transpose_tile whole_vectors widened zero_tail
 
-Accumulators Along BFloat16 Batch Boxes CUtensorMap Copy Extent Float16 Flow Mask Multiplier PackedVec Part Run Strided
-Tile TileAt Together Total Vec Vecs bf16 f16
+Accumulators AcrossTile Along BFloat16 Batch Boxes CUtensorMap Copy Extent Float16 Flow Mask Multiplier PackedVec Part Run
+Strided Tile TileAt Together Total Vec Vecs bf16 f16
 kAscending kDepth kDescending kEither kElements kLanes kMajor kTeam kTeams
 """
 # What languages of kernels keep for themselves beside C++'s: no field of an argument struct can be called so either.
@@ -41,7 +41,7 @@ WORDS = frozenset((*_WORDS.split(), *_GROUP_WORDS.split(), *RESERVED))
 
 # What builders call axes, locals, scratch and the temporaries of a plan; with a number behind them, and as they are.
 _NUMBERED = """
-acc before correct factor held i j k m n new old p r result row score state sum total turned v weights whole
+acc across before correct factor held i j k m n new old p r result row score state sum total turned v weights whole
 """
 _OWN = """
 a_tile acc arrived b_tile back band c c_tile column_tile columns_each d e j k k_begin k_end m map_a map_b map_c n
@@ -50,7 +50,7 @@ total x_tile
 """
 _PATTERN = re.compile(
     rf"(?:at_|new_)?((?:[ijk]\d+)+p?(?:_from_\d+)?|j_from_\d+|(?:{'|'.join(_NUMBERED.split())})\d+|"
-    rf"{'|'.join(_OWN.split())})(?:_offset|_parts)?|.*_panels"
+    rf"{'|'.join(_OWN.split())})(?:_offset|_parts|_lo|_end)?|.*_panels"
 )
 DERIVED = (
     "at_",

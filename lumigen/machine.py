@@ -103,7 +103,7 @@ class Vectors:
 
 
 @dataclass(frozen=True)
-class Runs:
+class CopiedRuns:
     """Operands of products that are read through windows: copied in runs along memory, or element by element."""
 
     itemsize: int  # bytes of an element that is multiplied as memory has it
@@ -169,7 +169,7 @@ class Machine:
     division: Division
     vectors: Vectors
     scans: ScanParts
-    runs: Runs | None  # none where products gather windows as fast
+    runs: CopiedRuns | None  # none where products gather windows as fast
     teams: Teams | None  # none where a task is one thread's
 
 

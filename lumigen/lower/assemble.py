@@ -24,7 +24,7 @@ from lumigen.lower.devices import Device, Pick, heuristic
 from lumigen.lower.in_place import in_place
 from lumigen.lower.join import join_regions
 from lumigen.lower.join_grids import join_grids
-from lumigen.lower.layout import choose_layouts
+from lumigen.lower.layout import PackedWeights, choose_layouts
 from lumigen.lower.loops import loops_of, step_of
 from lumigen.lower.operand_names import (
     kernel_name,
@@ -238,9 +238,7 @@ class _Model:
     labels: dict[Region, list[tuple[Buffer, str]]] = field(
         default_factory=dict[Region, list[tuple[Buffer, str]]]
     )  # of a canonical region's buffers, what the model calls all that they stand for
-    permuted: dict[Buffer, tuple[Buffer, Panels]] = field(
-        default_factory=dict[Buffer, tuple[Buffer, Panels]]
-    )  # weights in another order of dims, what they are and how they are packed
+    permuted: PackedWeights = field(default_factory=PackedWeights)
     packed: dict[Buffer, Stored] = field(default_factory=dict[Buffer, Stored])
     parts: dict[Buffer, Part] = field(default_factory=dict[Buffer, Part])
     slices: dict[Buffer, Slice] = field(default_factory=dict[Buffer, Slice])
@@ -304,7 +302,7 @@ class _Model:
     def label(self, b: Buffer, labels: Mapping[str, str]) -> str:
         """What the model calls what a buffer holds; empty where it says nothing."""
         held = self.parts[b].weight if b in self.parts else self.whole(b)
-        held, _ = self.permuted.get(held, (held, None))
+        held = self.permuted[held][0] if held in self.permuted else held
         return labels.get(held.name, "") if held.role is Role.TEMP else held.name
 
     def whole(self, b: Buffer) -> Buffer:
@@ -523,8 +521,7 @@ class _Model:
                 return WeightArg(self.packed[actual].name)
             part = self.parts.get(actual)
             weight, base = (part.weight, part.base) if part else (actual, 0)
-            weight, panels = self.permuted.get(weight, (weight, None))
-            return WeightArg(self.stored[weight.name, panels].name, base)
+            return WeightArg(self.store_weight(weight, None).name, base)
         if actual.role is Role.STATE:
             return StateArg(actual.name)
         if actual.role is Role.COUNTER:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from lumigen.index import Axis, Ix, Quotient, Remainder, ix
 from lumigen.lower.contractions import product_factors, volume_of
-from lumigen.machine import Runs
+from lumigen.machine import CopiedRuns
 from lumigen.region import Buffer, Expr, Read, Reduce, Region, Role, Store, free_axes, walk
 
 Order = tuple[int, ...]
@@ -136,7 +136,7 @@ def axis_of(i: Ix) -> Axis | None:
 
 
 def innermost(
-    regions: tuple[Region, ...], runs: Runs, fixed: frozenset[Buffer]
+    regions: tuple[Region, ...], runs: CopiedRuns, fixed: frozenset[Buffer]
 ) -> dict[Buffer, Order]:
     """The orders of tensors that products read through windows, and of those around them; `fixed` ones have none.
 
@@ -156,7 +156,9 @@ def moved_last(rank: int, d: int) -> Order:
 class _Space:
     """What orders cost. Tensors of one region are each other's neighbours."""
 
-    def __init__(self, regions: tuple[Region, ...], runs: Runs, fixed: frozenset[Buffer]) -> None:
+    def __init__(
+        self, regions: tuple[Region, ...], runs: CopiedRuns, fixed: frozenset[Buffer]
+    ) -> None:
         self.runs, self.fixed = runs, fixed
         self.uses = [tuple(uses_of(r)) for r in regions]
         self.windows = frozenset[Read]().union(*map(windows_of, self.uses))

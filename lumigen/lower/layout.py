@@ -18,7 +18,7 @@ from lumigen.lower.padded import pad_runs
 from lumigen.lower.parted import split_reduced
 from lumigen.lower.scope import address
 from lumigen.lower.statistics import store_statistics
-from lumigen.machine import Runs
+from lumigen.machine import CopiedRuns
 from lumigen.program import Panels
 from lumigen.region import (
     Buffer,
@@ -38,15 +38,19 @@ from lumigen.view import Shape
 MAX_RANK = 5  # beyond it all orders are too many to try; such a temporary keeps its own
 
 
+# weights in another order than their files': what they are, and how they are packed
+PackedWeights = dict[Buffer, tuple[Buffer, Panels]]
+
+
 @dataclass(frozen=True)
 class Layouts:
-    """Regions over tensors in their new orders. `packed` has the weights in another order than their files'."""
+    """Regions over tensors in their new orders, among which are weights."""
 
     regions: tuple[Region, ...]
-    packed: Mapping[Buffer, tuple[Buffer, Panels]]
+    packed: PackedWeights
 
 
-def choose_layouts(regions: tuple[Region, ...], runs: Runs | None) -> Layouts:
+def choose_layouts(regions: tuple[Region, ...], runs: CopiedRuns | None) -> Layouts:
     """The regions with an order for each temporary; what products read through windows lies in `runs`."""
     padded: tuple[Region, ...] = ()
     if runs is not None:

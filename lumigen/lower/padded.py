@@ -15,7 +15,7 @@ from lumigen.dtype import computed
 from lumigen.index import Axis, ix
 from lumigen.lower.contractions import is_plain
 from lumigen.lower.innermost import Use, uses_of
-from lumigen.machine import Runs
+from lumigen.machine import CopiedRuns
 from lumigen.region import (
     Buffer,
     Expr,
@@ -36,7 +36,7 @@ Copies = dict[tuple[Buffer, int], Buffer]  # of a tensor with a dimension innerm
 
 
 def pad_runs(
-    regions: tuple[Region, ...], runs: Runs
+    regions: tuple[Region, ...], runs: CopiedRuns
 ) -> tuple[tuple[Region, ...], tuple[Region, ...]]:
     """(the regions over padded copies, what stores these)."""
     copies: Copies = {}
@@ -44,13 +44,13 @@ def pad_runs(
     return out, tuple(_copy(b, d, made) for (b, d), made in copies.items())
 
 
-def _padded(region: Region, runs: Runs, copies: Copies) -> Region:
+def _padded(region: Region, runs: CopiedRuns, copies: Copies) -> Region:
     found = {} if region.steps or region.native else dict(_products(region, runs, copies))
     stores = (replace(s, value=map_expr(s.value, found)) for s in region.stores)
     return replace(region, stores=tuple(stores)) if found else region
 
 
-def _products(region: Region, runs: Runs, copies: Copies) -> Iterator[tuple[Expr, Expr]]:
+def _products(region: Region, runs: CopiedRuns, copies: Copies) -> Iterator[tuple[Expr, Expr]]:
     """Each product over padded operands."""
     uses = tuple(uses_of(region))
     for use in (u for u in uses if u.is_window and u.factor):
@@ -69,7 +69,7 @@ def _products(region: Region, runs: Runs, copies: Copies) -> Iterator[tuple[Expr
         yield use.factor.product, _longer(use.factor.product, k, longer, operands, places, copies)
 
 
-def _short(use: Use, runs: Runs) -> Axis | None:
+def _short(use: Use, runs: CopiedRuns) -> Axis | None:
     """The longest axis that a product sums over along a dimension of its own, if none is copied in whole vectors."""
     longest = max((use.run(d) for d in range(len(use.at))), key=lambda n: n.estimate())
     count = runs.bytes // runs.itemsize

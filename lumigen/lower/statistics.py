@@ -43,7 +43,7 @@ def store_statistics(region: Region) -> Iterator[Region]:
     (store,) = region.stores
     number = 0
     while (r := _first(store)) is not None:
-        row = _Row.of(store, r)
+        row = _Reduced.of(store, r)
         made = row.stored(f"{store.dst.name}_row{number}")
         yield from (Region((s,), region.lines) for s in made)
         store = replace(store, value=row.replaced(made[-1].dst))
@@ -73,7 +73,7 @@ def _is_scattered(store: Store, r: Reduce) -> bool:
 
 
 @dataclass(frozen=True)
-class _Row:
+class _Reduced:
     """A reduction beside a store: `group` counts those of one channel, `own` the channels of one, where both are."""
 
     store: Store
@@ -82,13 +82,13 @@ class _Row:
     own: Axis | None
 
     @staticmethod
-    def of(store: Store, r: Reduce) -> _Row:
+    def of(store: Store, r: Reduce) -> _Reduced:
         last = store.at[-1]
         group = [a for a in last.axes if a in free_axes(r)]
         own = [a for a in last.axes if a not in free_axes(r)]
         if len(group) == 1 == len(own) and last == own[0].extent * group[0] + own[0]:
-            return _Row(store, r, group[0], own[0])
-        return _Row(store, r, None, None)
+            return _Reduced(store, r, group[0], own[0])
+        return _Reduced(store, r, None, None)
 
     @property
     def outer(self) -> tuple[Axis, ...]:

@@ -11,13 +11,13 @@ from dataclasses import replace
 from lumigen.machine import (
     AcrossTiles,
     ClusterTile,
+    CopiedRuns,
     Copies,
     Division,
     Grain,
     ProductTile,
     ProductTiles,
     RowFoldTiles,
-    Runs,
     ScanParts,
     Storing,
     StreamingGpu,
@@ -146,7 +146,7 @@ SM_80 = StreamingGpu(
     ),
     vectors=Vectors(window=8, least=4, scanned=32, pieces=0),
     scans=ScanParts(workers=MULTIPROCESSORS, least=1 << 13, whole=256, fewest=4),
-    runs=Runs(itemsize=2, bytes=16, scattered=16, across=1),
+    runs=CopiedRuns(itemsize=2, bytes=16, scattered=16, across=1),
     teams=TEAMS,
     multiprocessors=MULTIPROCESSORS,
     shared_bytes=99 * 1024,  # of the GPUs for consumers, on which kernels for sm_80 run too
