@@ -2,10 +2,10 @@
 
 PYTHONPATH=. python3 benchmarks/cuda_convnets.py [--only NAMES] [--batches 1,16] [--emit] [--built] [--profile]
 
-Weights are random, with norms whose statistics are not trivial: times do not depend on them. Both take an image whose
-channels come before its rows, are calls in CUDA graphs of ours, and are checked against the same network in f32. A ratio
-is torch.compile's time over ours, with the 90% interval over rounds. `--emit` builds the projects and stops, `--built`
-takes them as they are, `--profile` prints what each kernel of ours takes.
+Weights are random, with norms whose statistics are not trivial: times do not depend on them. Ours takes
+an image whose channels come before its rows, torch's one whose channels are innermost. Both are calls in CUDA graphs of
+ours, and are checked against the same network in f32. A ratio is torch.compile's time over ours. `--emit` builds the
+projects and stops, `--built` takes them as they are, `--profile` prints what each kernel of ours takes.
 """
 
 from __future__ import annotations

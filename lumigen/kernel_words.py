@@ -23,8 +23,8 @@ power random_bits recip reduce_add reduce_max round_bf16 round_f16 scale_rows sc
 store_bf16 store_f16 store_strided store_strided_bf16 store_strided_f16 subtract_wrapping team_number team_rank to_int
 transpose_tile whole_vectors widened zero_tail
 
-Accumulators AcrossTile Along BFloat16 Batch Boxes CUtensorMap Copy Extent Float16 Flow Mask Multiplier PackedVec Part Run
-Strided Tile TileAt Together Total Vec Vecs bf16 f16
+Accumulators AcrossTile Along BFloat16 Batch Boxes CUtensorMap Copy Extent Float16 Flow Mask Multiplier PackedVec Part
+Run Strided Tile TileAt Together Total Vec Vecs bf16 f16
 kAscending kDepth kDescending kEither kElements kLanes kMajor kTeam kTeams
 """
 # What languages of kernels keep for themselves beside C++'s: no field of an argument struct can be called so either.

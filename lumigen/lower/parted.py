@@ -26,8 +26,9 @@ def split_reduced(region: Region) -> Region:
     def visit(e: Expr) -> Expr:
         if e not in memo:
             made = rebuild(e, visit, lambda i: i)
-            is_sum = isinstance(made, Reduce) and product_factors(made) is None
-            memo[e] = _of_factors(made) if is_sum else made
+            if isinstance(made, Reduce) and product_factors(made) is None:
+                made = _of_factors(made)
+            memo[e] = made
         return memo[e]
 
     stores = tuple(replace(s, value=visit(s.value)) for s in region.stores)

@@ -37,10 +37,10 @@ UNKNOWN = const(0.0, f32)  # a result, where only what is read beside it counts
 
 def store_statistics(region: Region) -> Iterator[Region]:
     """The regions that store what a region reduces over such rows, then the region itself."""
-    if region.native or region.steps or len(region.stores) > 1:
+    store, *others = region.stores
+    if region.native or region.steps or others:
         yield region
         return
-    (store,) = region.stores
     number = 0
     while (r := _first(store)) is not None:
         row = _Reduced.of(store, r)
