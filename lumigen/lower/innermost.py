@@ -202,7 +202,7 @@ class _Space:
         while waiting:
             b = waiting.popleft()
             for number in self.touching[b]:
-                for use in self.uses[number]:
+                for use in (u for u in self.uses[number] if b in (u.source, u.store.dst)):
                     for one, d in use.alike(b, out[b]):
                         if one not in out and one.role is Role.TEMP and one not in self.fixed:
                             out[one] = d

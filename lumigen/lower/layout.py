@@ -7,7 +7,7 @@ stores in the order in which the consumer reads.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import permutations
 from math import prod
@@ -52,10 +52,8 @@ class Layouts:
 
 def choose_layouts(regions: tuple[Region, ...], runs: CopiedRuns | None) -> Layouts:
     """The regions with an order for each temporary; what products read through windows lies in `runs`."""
-    padded: tuple[Region, ...] = ()
     if runs is not None:
-        regions, padded = pad_runs(regions, runs)
-        regions = _before(regions, padded)
+        regions = _before(*pad_runs(regions, runs))
     reads: dict[Buffer, list[_Use]] = {}
     for region in regions:
         for s in region.stores:
@@ -68,19 +66,22 @@ def choose_layouts(regions: tuple[Region, ...], runs: CopiedRuns | None) -> Layo
     fixed = fixed.union(*(r.buffers() for r in regions if r.native))  # whole rows
     orders = {b: _best_order(b, found) for b, found in reads.items() if b not in fixed}
     moved = {b: o for b, o in orders.items() if o != tuple(range(len(b.dims)))}
+    inner: dict[Buffer, tuple[int, ...]] = {}
     if runs is not None:
-        moved |= innermost(tuple(map(split_reduced, regions)), runs, fixed | _others(regions))
+        inner = innermost(tuple(map(split_reduced, regions)), runs, fixed | _others(regions))
+    moved |= inner
     turned = {b: _permuted(b, o) for b, o in moved.items()}
     copies = tuple(_copy(b, turned[b], moved[b]) for b in moved if b.role is Role.INPUT)
     packed = {turned[b]: (b, _panels(b, o)) for b, o in moved.items() if b.role is Role.WEIGHT}
     applied = tuple(_apply(r, moved, turned) for r in regions) if moved else regions
-    if runs is not None:
-        applied = tuple(split_reduced(r) if _has_parts(r) else r for r in applied)
-        new = frozenset(turned.values())
-        applied = tuple(
-            x for r in applied for x in (store_statistics(r) if new & {*r.buffers()} else (r,))
-        )
+    images = frozenset(turned[b] for b in inner if b.role is not Role.WEIGHT)
+    applied = tuple(x for r in applied for x in (_in_rows(r) if images & {*r.buffers()} else (r,)))
     return Layouts(_before(applied, copies), packed)
+
+
+def _in_rows(region: Region) -> Iterator[Region]:
+    """A region of images in a new order, whose reductions run over rows that are lines of memory."""
+    yield from store_statistics(split_reduced(region) if _has_parts(region) else region)
 
 
 def _has_parts(region: Region) -> bool:
