@@ -156,7 +156,7 @@ COUNTS: dict[tuple[str, str], dict[str, tuple[int, int]]] = {
     ("resnet", "cpu"): {"classify": (14, 12)},
     ("resnet", "cuda:sm_90a"): {"classify": (15, 16)},
     ("yolov8", "cpu"): {"detect": (93, 83)},
-    ("yolov8", "cuda:sm_90a"): {"detect": (80, 78)},
+    ("yolov8", "cuda:sm_90a"): {"detect": (89, 99)},
     ("digits", "cpu"): {"classify": (3, 3)},
     ("digits", "cuda:sm_90a"): {"classify": (3, 7)},
     ("digits_cnn", "cpu"): {"classify": (6, 6)},
