@@ -391,9 +391,23 @@ def contractions_wanted_in_parts(g: CutGraph, skeletons: Skeletons) -> list[Node
 
 
 def repeated_values(g: CutGraph, skeletons: Skeletons) -> list[Node]:
-    """Values that loops compute for more points than there are, where that takes longer than to store and read them."""
+    """Values that loops compute for more points than there are, where that takes longer than to store and read them.
+
+    Where no figures say what steps take, products that many more elements are made of: no tile has them then.
+    """
     steps = skeletons.storing.steps
-    return repeated(g, skeletons, steps) if steps is not None else []
+    if steps is not None:
+        return repeated(g, skeletons, steps)
+    out: dict[Node, None] = {}
+    for root in g.roots():
+        beside = [n for n in g.beside(root) if is_product(g, skeletons, n)]
+        many = [
+            n
+            for n in beside
+            if volume_of(root.shape) >= skeletons.storing.table * volume_of(n.shape)
+        ]
+        out.update((_with_map(g, n, root, beside), None) for n in many if n is not root)
+    return list(out)
 
 
 # ---- questions that several rules ask ----

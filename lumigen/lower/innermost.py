@@ -89,6 +89,19 @@ class Use:
             found = [e for e, i in enumerate(self.at) if i.axes and i.axes <= self.summed]
             yield from ((self.source, e) for e in found if len(found) == 1 < len(self.at) - 1)
 
+    def is_along(self, order: Order, orders: Orders, runs: CopiedRuns) -> bool:
+        """Whether neighbouring threads, which have neighbouring elements to store, read neighbours in memory."""
+        last, lanes = self.at[order[-1]], lanes_of(self.store, orders)
+        varies = any(i.axes & lanes for i in self.at)
+        along = [a.extent.estimate() for a in self.bound if last.coefficient(a) == 1]
+        long = any(n * self.source.dtype.itemsize >= runs.bytes for n in along)
+        return bool(last.axes & lanes) or long or not (varies or self.bound)
+
+    def gains(self, order: Order, orders: Orders, runs: CopiedRuns) -> bool:
+        """Whether it is read along memory in this order, and is not as it lies."""
+        natural = tuple(range(len(self.at)))
+        return not self.is_along(natural, orders, runs) and self.is_along(order, orders, runs)
+
     @property
     def is_window(self) -> bool:
         """Whether it is an image's: some index moves with a row and with the window, or with rows a stride apart."""
@@ -145,7 +158,15 @@ def innermost(
     space = _Space(regions, runs, fixed)
     wanted = space.spread(space.seeds())
     orders = space.kept({b: moved_last(len(b.dims), d) for b, d in wanted.items()})
-    return orders | space.weights(orders)
+    return orders | space.tables(orders)
+
+
+def reads_of_copies(region: Region, orders: Orders, runs: CopiedRuns) -> frozenset[Read]:
+    """What reads copies of inputs: products through windows, and maps that read along what they store then."""
+    uses = tuple(uses_of(region))
+    moved = (u for u in uses if u.source in orders and u.factor is None)
+    gaining = frozenset(u.read for u in moved if u.gains(orders[u.source], orders, runs))
+    return windows_of(uses) | gaining
 
 
 def moved_last(rank: int, d: int) -> Order:
@@ -225,24 +246,18 @@ class _Space:
         everywhere = range(len(self.uses))
         return out if self.time(everywhere, out) < self.time(everywhere, {}) else {}
 
-    def weights(self, orders: Orders) -> dict[Buffer, Order]:
-        """Weights that maps read across what they store: a file may have them in any order."""
+    def tables(self, orders: Orders) -> dict[Buffer, Order]:
+        """Weights that maps read across what they store, and inputs that are read so again and again."""
         out: dict[Buffer, Order] = {}
-        for use in (u for uses in self.uses for u in uses):
-            b, natural = use.source, tuple(range(len(use.at)))
-            if (
-                b.role is not Role.WEIGHT
-                or b in self.fixed
-                or b in orders
-                or use.factor is not None
-            ):
+        for use in (u for uses in self.uses for u in uses if u.factor is None):
+            b, size = use.source, volume_of(use.source.dims)
+            again = volume_of(use.store.dst.dims) >= self.runs.scattered * size
+            is_table = b.role is Role.WEIGHT or (b.role is Role.INPUT and again)
+            if not is_table or b in self.fixed or b in orders:
                 continue
             for d in (d for d, i in enumerate(use.at) if i.axes & lanes_of(use.store, orders)):
-                order = moved_last(len(natural), d)
-                turned = not self.is_along(use, natural, orders) and self.is_along(
-                    use, order, orders
-                )
-                if turned and any(extent != 1 for extent in b.dims[d + 1 :]):
+                order = moved_last(len(use.at), d)
+                if any(n != 1 for n in b.dims[d + 1 :]) and use.gains(order, orders, self.runs):
                     out.setdefault(b, order)
         return out
 
@@ -252,7 +267,9 @@ class _Space:
 
     def time_of(self, use: Use, orders: Orders) -> int:
         natural = tuple(range(len(use.at)))
-        is_copy = use.source.role is Role.INPUT and use.factor is None  # which has the original
+        is_copy = (
+            use.source.role is Role.INPUT and use.factor is None
+        )  # which may have the original
         order = natural if is_copy else orders.get(use.source, natural)
         moved = volume_of(use.source.dims) * use.source.dtype.itemsize
         if not order:
@@ -262,15 +279,7 @@ class _Space:
         if use.factor is not None:
             scattered = use.read in self.windows and not self.is_run(use, order[-1])
             return moved * self.runs.scattered if scattered else 0
-        return 0 if self.is_along(use, order, orders) else moved * self.runs.across
-
-    def is_along(self, use: Use, order: Order, orders: Orders) -> bool:
-        """Whether neighbouring threads, which have neighbouring elements to store, read neighbours in memory."""
-        last, lanes = use.at[order[-1]], lanes_of(use.store, orders)
-        varies = any(i.axes & lanes for i in use.at)
-        along = [a.extent.estimate() for a in use.bound if last.coefficient(a) == 1]
-        long = any(n * use.source.dtype.itemsize >= self.runs.bytes for n in along)
-        return bool(last.axes & lanes) or long or not (varies or use.bound)
+        return 0 if use.is_along(order, orders, self.runs) else moved * self.runs.across
 
 
 def lanes_of(store: Store, orders: Orders) -> frozenset[Axis]:

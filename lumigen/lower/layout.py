@@ -13,11 +13,11 @@ from itertools import permutations
 from math import prod
 
 from lumigen.index import Axis, Ix, Quotient, Remainder, ix
-from lumigen.lower.innermost import innermost, uses_of, windows_of
+from lumigen.lower.innermost import innermost, reads_of_copies
 from lumigen.lower.padded import pad_runs
 from lumigen.lower.parted import split_reduced
 from lumigen.lower.scope import address
-from lumigen.lower.statistics import store_statistics
+from lumigen.lower.statistics import reduces_pieces, store_statistics
 from lumigen.machine import CopiedRuns
 from lumigen.program import Panels
 from lumigen.region import (
@@ -73,15 +73,18 @@ def choose_layouts(regions: tuple[Region, ...], runs: CopiedRuns | None) -> Layo
     turned = {b: _permuted(b, o) for b, o in moved.items()}
     copies = tuple(_copy(b, turned[b], moved[b]) for b in moved if b.role is Role.INPUT)
     packed = {turned[b]: (b, _panels(b, o)) for b, o in moved.items() if b.role is Role.WEIGHT}
-    applied = tuple(_apply(r, moved, turned) for r in regions) if moved else regions
+    applied = tuple(_apply(r, moved, turned, runs) for r in regions) if moved else regions
     images = frozenset(turned[b] for b in inner if b.role is not Role.WEIGHT)
-    applied = tuple(x for r in applied for x in (_in_rows(r) if images & {*r.buffers()} else (r,)))
+    if runs is not None:
+        applied = tuple(x for r in applied for x in _in_rows(r, images))
     return Layouts(_before(applied, copies), packed)
 
 
-def _in_rows(region: Region) -> Iterator[Region]:
-    """A region of images in a new order, whose reductions run over rows that are lines of memory."""
-    yield from store_statistics(split_reduced(region) if _has_parts(region) else region)
+def _in_rows(region: Region, images: frozenset[Buffer]) -> Iterator[Region]:
+    """The region with what it reduces over rows of images that are no lines of memory stored before."""
+    parted = split_reduced(region) if _has_parts(region) else region
+    pieces = bool(images & {*region.buffers()}) or reduces_pieces(parted)
+    yield from store_statistics(parted) if pieces else (region,)
 
 
 def _has_parts(region: Region) -> bool:
@@ -175,18 +178,21 @@ def _cost(dims: Shape, reads: list[_Use], order: tuple[int, ...]) -> tuple[int, 
 
 
 def _apply(
-    region: Region, orders: Mapping[Buffer, tuple[int, ...]], turned: Mapping[Buffer, Buffer]
+    region: Region,
+    orders: Mapping[Buffer, tuple[int, ...]],
+    turned: Mapping[Buffer, Buffer],
+    runs: CopiedRuns | None,
 ) -> Region:
     memo: dict[Expr, Expr] = {}
     copied = {b for b in orders if b.role is Role.INPUT}
-    windows = windows_of(uses_of(region)) if copied else frozenset[Read]()
+    taken = reads_of_copies(region, orders, runs) if runs and copied else frozenset[Read]()
 
     def visit(e: Expr) -> Expr:
         if e not in memo:
             if (
                 isinstance(e, Read)
                 and e.source in orders
-                and (e.source not in copied or e in windows)
+                and (e.source not in copied or e in taken)
             ):
                 order = orders[e.source]
                 at = tuple(e.at[d] for d in order)

@@ -51,6 +51,15 @@ def store_statistics(region: Region) -> Iterator[Region]:
     yield replace(region, stores=(store,))
 
 
+def reduces_pieces(region: Region) -> bool:
+    """Whether rows that it reduces are pieces of lines: a group of channels of images whose channels are innermost."""
+    store, *others = region.stores
+    if region.native or region.steps or others or (r := _first(store)) is None:
+        return False
+    row = _Reduced.of(store, r)
+    return row.group is not None and row.channel_of(r.axes, r.body) is not None
+
+
 def _first(store: Store) -> Reduce | None:
     """The first reduction of a store over rows that are no lines of memory, with no other one inside."""
     inside = walk([store.value])
@@ -102,14 +111,14 @@ class _Reduced:
             return map_expr(value, {self.r: read(dst, outer)})
         for other in (e for e in walk([value]) if isinstance(e, Reduce) and e is not self.r):
             if self.r in walk([other.body]):
-                k = self._channel_of(other.axes, map_expr(other.body, {self.r: UNKNOWN}))
+                k = self.channel_of(other.axes, map_expr(other.body, {self.r: UNKNOWN}))
                 at = self.own.extent * self.group + (0 if k is None else k)
                 body = map_expr(other.body, {self.r: read(dst, (*outer, at))})
                 moved = reduce(other.monoid, other.axes, body, other.dtype, other.where)
                 value = map_expr(value, {other: moved})
         return map_expr(value, {self.r: read(dst, (*outer, self.store.at[-1]))})
 
-    def _channel_of(self, axes: tuple[Axis, ...], body: Expr) -> Axis | None:
+    def channel_of(self, axes: tuple[Axis, ...], body: Expr) -> Axis | None:
         """The axis of a reduction that counts the channels of a group, where memory has channels innermost."""
         assert self.group is not None
         inner = {e.at[-1] for e in walk([body]) if isinstance(e, Read) and e.at}
@@ -137,7 +146,7 @@ class _Reduced:
         """Its sums for each channel and what adds them up, where memory has channels innermost."""
         r, group = self.r, self.group
         assert group is not None
-        k = self._channel_of(r.axes, r.body)
+        k = self.channel_of(r.axes, r.body)
         if k is None:
             return None
         channel = Axis("channel", group.extent * k.extent)
