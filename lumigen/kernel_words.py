@@ -48,9 +48,10 @@ a_tile acc arrived b_tile back band c c_tile column_tile columns_each d e j k k_
 n_begin n_end outer p panels part parts pk places r row row_tile row_tiles column_tiles rows_each scores sums task tile
 total x_tile
 """
+ENDS = ("_offset", "_parts", "_lo", "_end")  # with the name of an axis or value before them
 _PATTERN = re.compile(
     rf"(?:at_|new_)?((?:[ijk]\d+)+p?(?:_from_\d+)?|j_from_\d+|(?:{'|'.join(_NUMBERED.split())})\d+|"
-    rf"{'|'.join(_OWN.split())})(?:_offset|_parts|_lo|_end)?|.*_panels"
+    rf"{'|'.join(_OWN.split())})(?:{'|'.join(ENDS)})?|.*_panels"
 )
 DERIVED = (
     "at_",
