@@ -41,7 +41,7 @@ WORDS = frozenset((*_WORDS.split(), *_GROUP_WORDS.split(), *RESERVED))
 
 # What builders call axes, locals, scratch and the temporaries of a plan; with a number behind them, and as they are.
 _NUMBERED = """
-acc across before correct factor held i j k m n new old p r result row score state sum total turned v weights whole
+acc across before correct factor held i j k m n new old p r result row score state sum tile total turned v weights whole
 """
 _OWN = """
 a_tile acc arrived b_tile back band c c_tile column_tile columns_each d e j k k_begin k_end m map_a map_b map_c n
