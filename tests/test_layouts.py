@@ -197,3 +197,38 @@ def test_windows_that_overlap_are_computed_for_some_points_at_once(
     (wanted,) = evaluate(graph, {"x": x}, {}).values()
     (found,) = run_entry(model, {"x": x}, {}).values()
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+class _Gated(nn.Module):
+    """Squeeze and excite."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down, self.up = nn.Linear(32, 8), nn.Linear(8, 32)
+
+    def forward(self, x: Any) -> Any:
+        gates = F.sigmoid(self.up(F.relu(self.down(x.mean((2, 3))))))
+        return x * gates.unsqueeze(-1).unsqueeze(-1)
+
+
+def test_gates_of_channels_are_stored_before_the_map_of_an_image() -> None:
+    model, _ = _cuda_kernels(_Gated(), 4, 32, 16, 16)
+    *before, (skeleton, dims) = _stored(model)
+    assert before[-1][1] == (4, 32)
+    assert (skeleton, dims) == ("simt", (4, 32, 16, 16))
+
+
+def test_a_product_that_several_regions_read_is_stored_with_its_map() -> None:
+    """A block of 1 x 1 convolutions whose sum the next block reads twice: no map runs alone."""
+
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.narrow, self.wide = nn.Conv2d(64, 16, 1), nn.Conv2d(16, 64, 1)
+
+        def forward(self, x: Any) -> Any:
+            return F.relu(self.wide(F.relu(self.narrow(x))) + x)
+
+    model, _ = _cuda_kernels(nn.Sequential(Block(), Block(), Block()), 2, 64, 16, 16)
+    assert all(skeleton != "simt" for skeleton, _ in _stored(model))
+    assert len(model.programs[0].launches) == 6
