@@ -153,7 +153,6 @@ class Teams:
         int  # registers for places in a row, where the threads of a block have different rows
     )
     across: AcrossTiles | None
-    points: int  # neighbours whose windows a thread takes together
     idle: int  # one in so many threads of a row may have nothing to do; 0: any
     between: (
         int  # registers where parts of a row are code of their own, since not all threads have them

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,9 +18,7 @@ from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.lower.retype import retype
 from lumigen.program import Panels
 from lumigen.targets.cpu.device import CPU
-from lumigen.targets.cuda.device import CUDA, device_of
-from lumigen.targets.cuda.machines import SM_80, SM_90A
-from lumigen.tile import StoreTile
+from lumigen.targets.cuda.device import CUDA
 
 
 def test_what_indices_are_looked_up_in_keeps_its_order(rng: np.random.Generator) -> None:
@@ -176,27 +173,6 @@ def test_what_rows_are_flattened_from_keeps_its_layout() -> None:
     model, _ = _cuda_kernels(net, 2, 16, 9, 10)
     dims = [dims for _, dims in _stored(model)]
     assert dims[1:4] == [(2, 9, 10, 16), (2, 16, 9, 10), (2, 16, 4, 5)]
-
-
-@pytest.mark.parametrize("stride", [1, 2])
-def test_windows_that_overlap_are_computed_for_some_points_at_once(
-    stride: int, rng: np.random.Generator
-) -> None:
-    def function(x: Any) -> Any:
-        return F.avg_pool2d(x.permute(0, 3, 1, 2), 3, stride, 1).permute(0, 2, 3, 1)
-
-    graph = entry = traced(function, x=lg.spec(2, 9, 8 * stride, 24))
-    for step in GRAPH_PASSES:
-        entry = step(entry)
-    busy = replace(SM_80, division=replace(SM_80.division, lanes=1))
-    model = assemble((("entry", entry),), device_of(busy, SM_90A))
-    (kernel,) = model.kernels
-    stores = [s for s in kernel.program.statements() if isinstance(s, StoreTile)]
-    assert len(stores) == SM_80.teams.points
-    x = rng.standard_normal((2, 9, 8 * stride, 24)).astype(np.float32)
-    (wanted,) = evaluate(graph, {"x": x}, {}).values()
-    (found,) = run_entry(model, {"x": x}, {}).values()
-    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
 class _Gated(nn.Module):

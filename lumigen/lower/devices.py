@@ -15,7 +15,6 @@ from lumigen.condition import Cmp
 from lumigen.dtype import DType, f32
 from lumigen.errors import LoweringFailed
 from lumigen.index import extent_of
-from lumigen.lower.blocked import plan_blocked
 from lumigen.lower.built import Built
 from lumigen.lower.contract import find_products
 from lumigen.lower.order import Keeps, plan_order
@@ -87,9 +86,6 @@ class Device:
         pieces = plan_pieces(region, self.machine)
         if pieces is not None:
             yield candidate(RegionPlan(region, (pieces,)), self.schedule)
-        blocked = plan_blocked(region, self.machine)
-        if blocked is not None:
-            yield candidate(RegionPlan(region, (blocked,)), self.schedule)
         yield candidate(plan_loops(region, self.machine), self.schedule)
         if self.slower is not None:
             yield from self.slower(region, self.schedule)

@@ -111,7 +111,6 @@ TEAMS = Teams(
     blocks=6,
     spare=8,
     addresses=16,
-    points=4,
     idle=8,
     across=AcrossTiles(side=64, least=16, bytes=48 * 1024),
     between=16,

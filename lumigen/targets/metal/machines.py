@@ -59,7 +59,6 @@ TEAMS = Teams(
     blocks=8,
     spare=8,
     addresses=16,
-    points=1,
     idle=0,
     across=None,
     between=16,
