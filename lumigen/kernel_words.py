@@ -23,7 +23,7 @@ power random_bits recip reduce_add reduce_max round_bf16 round_f16 scale_rows sc
 store_bf16 store_f16 store_strided store_strided_bf16 store_strided_f16 subtract_wrapping team_number team_rank to_int
 transpose_tile whole_vectors widened zero_tail
 
-Accumulators AcrossTile Along BFloat16 Batch Boxes CUtensorMap Copy Extent Float16 Flow Mask Multiplier PackedVec Part
+Accumulators TransposedTile Along BFloat16 Batch Boxes CUtensorMap Copy Extent Float16 Flow Mask Multiplier PackedVec Part
 Run Strided Tile TileAt Together Total Vec Vecs bf16 f16
 kAscending kDepth kDescending kEither kElements kLanes kMajor kTeam kTeams
 """
@@ -41,7 +41,7 @@ WORDS = frozenset((*_WORDS.split(), *_GROUP_WORDS.split(), *RESERVED))
 
 # What builders call axes, locals, scratch and the temporaries of a plan; with a number behind them, and as they are.
 _NUMBERED = """
-acc across before correct factor held i j k m n new old p r result row score state sum tile total turned v weights whole
+acc before correct factor held i j k m n new old p r result row score state sum tile total turned v weights whole
 """
 _OWN = """
 a_tile acc arrived b_tile back band c c_tile column_tile columns_each d e j k k_begin k_end m map_a map_b map_c n

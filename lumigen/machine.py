@@ -123,7 +123,7 @@ class ScanParts:
 
 
 @dataclass(frozen=True)
-class AcrossTiles:
+class TransposedTiles:
     """Tiles of a map that reads along one axis and stores along another."""
 
     side: int  # elements
@@ -152,7 +152,7 @@ class Teams:
     addresses: (
         int  # registers for places in a row, where the threads of a block have different rows
     )
-    across: AcrossTiles | None
+    transposed: TransposedTiles | None
     idle: int  # one in so many threads of a row may have nothing to do; 0: any
     between: (
         int  # registers where parts of a row are code of their own, since not all threads have them

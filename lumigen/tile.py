@@ -139,7 +139,7 @@ class StoreTile:
 
 
 @dataclass(frozen=True)
-class Across:
+class Transposed:
     """Tiles of values that threads compute along their columns, then use along their rows.
 
     For each row, over lanes of `column`, `before` and then each value of `tiles` into its tile; when all threads of the
@@ -583,7 +583,7 @@ Stmt = Union[
     MapRows,
     ForRows,
     ScaleRows,
-    Across,
+    Transposed,
     When,
     WhenLast,
     WhenSummed,
@@ -606,7 +606,7 @@ LOOPS = (
     | WhenLast
     | WhenSummed
     | ScanLanes
-    | Across
+    | Transposed
 )  # with a `body`
 
 
@@ -676,7 +676,7 @@ class TileProgram:
             yield s
             if isinstance(s, LOOPS):
                 stack.extend(reversed(s.body))
-            if isinstance(s, Across):
+            if isinstance(s, Transposed):
                 stack.extend(reversed(s.before))
             if isinstance(s, When):
                 stack.extend(reversed((*s.body, *s.otherwise)))

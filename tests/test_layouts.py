@@ -144,7 +144,7 @@ def test_images_that_products_read_through_windows_have_their_channels_innermost
     """The input is copied once; what is between the convolutions never is, and weights lie so in their file."""
     model, _ = _cuda_kernels(IMAGES["residual"], 2, 16, 9, 10)
     assert _stored(model) == [
-        ("across", (2, 9, 10, 16)),
+        ("transposed", (2, 9, 10, 16)),
         ("pipeline", (2, 9, 10, 16)),
         ("pipeline", (2, 16, 9, 10)),
     ]

@@ -61,7 +61,7 @@ ALL: dict[str, Row] = {
     "map": Row(lambda x: x.exp() + 1, {"x": lg.spec(ROWS, 40)}),
     "softmax": Row(lambda x: x.softmax(-1), {"x": lg.spec(ROWS, 40)}),
     "moments": Row(lambda x: x.sum(-1) * (x * x).sum(-1), {"x": lg.spec(ROWS, 40)}),
-    "across": Row(
+    "transposed": Row(
         lambda x, y: x.permute(0, 2, 3, 1) * 2 + y,
         {"x": lg.spec(ROWS, 40, 4, 5), "y": lg.spec(40)},
         ("cuda",),

@@ -229,7 +229,7 @@ KERNELS = {
     "cascade_row.cpp": Row("one_token", "cpu", "cascade"),
     "map.cu": Row("map", AMPERE, "simt"),
     "map_bf16.cu": Row("map_bf16", AMPERE, "simt"),
-    "channels_last.cu": Row("channels_last", AMPERE, "across"),
+    "channels_last.cu": Row("channels_last", AMPERE, "transposed"),
     "row_sums.cu": Row("row_sums", AMPERE, "simt"),
     "column_sums.cu": Row("column_sums", AMPERE, "simt"),
     "long_sum.cu": Row("long_sum", AMPERE, "simt"),

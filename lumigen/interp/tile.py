@@ -38,7 +38,6 @@ from lumigen.region import (
 from lumigen.tile import (
     Accumulate,
     Accumulator,
-    Across,
     Advance,
     Bind,
     Contract,
@@ -70,6 +69,7 @@ from lumigen.tile import (
     Streamed,
     TileProgram,
     Transpose,
+    Transposed,
     When,
     WhenLast,
     WhenSummed,
@@ -197,8 +197,8 @@ class _Task:
                 self.memory[s.dst.name][:] = s.value
             case Order() | GroupPlaces():
                 self.order(s)
-            case Across():
-                self.across(s)
+            case Transposed():
+                self.transposed(s)
             case _:
                 self.streamed(s)
 
@@ -277,7 +277,7 @@ class _Task:
             both = np.maximum if s.monoid is Monoid.MAX else np.add
             self.locals[s.into.name] = both(total, value)
 
-    def across(self, s: Across) -> None:
+    def transposed(self, s: Transposed) -> None:
         row, column = self.number(s.row_lo), self.number(s.column_lo)
         rows, columns = (
             np.arange(row, self.number(s.row_hi)),

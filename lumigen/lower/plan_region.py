@@ -223,7 +223,7 @@ def slower_candidates(
     """
     yield from _block_folds(region, schedule, machine, deep=True)
     plan = plan_loops(region, machine)
-    if any(schedule(kernel).builder == "across" for kernel in plan.kernels):
+    if any(schedule(kernel).builder == "transposed" for kernel in plan.kernels):
         yield candidate(plan, partial(schedule_of_teams, machine=machine))
 
 

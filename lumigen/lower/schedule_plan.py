@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 from lumigen.dtype import f32
 from lumigen.index import extent_of
-from lumigen.lower.across import schedule_of_across
 from lumigen.lower.block_fold import schedule_of_rows
 from lumigen.lower.cascade import Cascade
 from lumigen.lower.contract import Columns, Contraction, Products, find_products, is_paired
@@ -25,6 +24,7 @@ from lumigen.lower.split_scan import REDUCED
 from lumigen.lower.stream import SITES as STREAM_SITES
 from lumigen.lower.streamable import Streamable
 from lumigen.lower.tile_time import fastest, of_pair
+from lumigen.lower.transposed import schedule_of_transposed
 from lumigen.machine import Gpu, Machine, Processor, StreamingGpu, Teams
 from lumigen.ops import TRANSCENDENTALS
 from lumigen.plan import KernelPlan, Loop, Native, Product
@@ -203,7 +203,7 @@ def schedule_of_block(plan: KernelPlan, machine: Gpu) -> Schedule:
         case _ if _scans(plan):
             return schedule("scan", {"threads": teams.threads, "width": _width(plan, teams)})
         case _:
-            tiles = schedule_of_across(plan, machine, _width(plan, teams))
+            tiles = schedule_of_transposed(plan, machine, _width(plan, teams))
             return schedule_of_teams(plan, machine) if tiles is None else tiles
 
 

@@ -22,7 +22,6 @@ from lumigen.region import Buffer, Region, Role, Store
 from lumigen.schedule import Schedule
 from lumigen.tile import (
     Accumulator,
-    Across,
     Bind,
     Contract,
     Finish,
@@ -35,6 +34,7 @@ from lumigen.tile import (
     Stmt,
     TensorMap,
     TileProgram,
+    Transposed,
     When,
 )
 
@@ -252,7 +252,7 @@ def _named(program: TileProgram) -> Iterator[str]:
                 yield s.name.name
             case ForTile():
                 yield from (x.name for x, _ in ((s.value, s.acc), *s.more, *s.rows))
-            case Across():
+            case Transposed():
                 yield from (name.name for _, name, _ in s.tiles)
             case ScanLanes():
                 yield from (x.name for x in (s.name, s.left, s.right))

@@ -27,7 +27,6 @@ from lumigen.tile import (
     LOOPS,
     Accumulate,
     Accumulator,
-    Across,
     Advance,
     Bind,
     Contract,
@@ -60,6 +59,7 @@ from lumigen.tile import (
     TensorMap,
     TileProgram,
     Transpose,
+    Transposed,
     When,
     WhenLast,
     WhenSummed,
@@ -124,7 +124,7 @@ def _prim(e: Prim) -> str:
 def _statements(body: Iterable[Stmt]) -> Iterator[str]:
     for s in body:
         yield _statement(s)
-        if isinstance(s, Across):
+        if isinstance(s, Transposed):
             yield from (f"  {line}" for line in _statements(s.before))
             yield "then"
         if isinstance(s, LOOPS):
@@ -250,7 +250,7 @@ def _streamed(s: Stmt) -> str:
             place = f"{s.sums}[{s.tile}, {s.part}]"
             counted = f"{s.arrived}[{s.tile}] has counted {s.parts} parts"
             return f"when {counted}, {s.acc} = their sum, {place} the part of this task"
-        case Across():
+        case Transposed():
             made = ", ".join(
                 f"{b} = {show_expr(value)} as {name.name}" for b, name, value in s.tiles
             )

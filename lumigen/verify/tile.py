@@ -21,7 +21,6 @@ from lumigen.region import (
 from lumigen.tile import (
     Accumulate,
     Accumulator,
-    Across,
     Advance,
     Bind,
     Contract,
@@ -51,6 +50,7 @@ from lumigen.tile import (
     Stream,
     TileProgram,
     Transpose,
+    Transposed,
     When,
     WhenLast,
     WhenSummed,
@@ -141,8 +141,8 @@ def _broken_body(body: Iterable[Stmt], facts: Facts, scope: FactScope) -> Iterat
             if isinstance(s, MapTile):
                 last = replace(inner, locals=inner.locals | _lets(s.body))
                 yield from broken_value(s.result, facts, last, s.n)
-        if isinstance(s, Across):
-            yield from _broken_across(s, facts, scope)
+        if isinstance(s, Transposed):
+            yield from _broken_transposed(s, facts, scope)
         if isinstance(s, ScanLanes):
             one = s.lanes if s.lanes in s.left.axes else None
             facts.locals.update({s.left: one, s.right: one, s.name: s.lanes})
@@ -180,7 +180,7 @@ def _broken_body(body: Iterable[Stmt], facts: Facts, scope: FactScope) -> Iterat
         scope = _after(s, facts, scope)
 
 
-def _broken_across(s: Across, facts: Facts, scope: FactScope) -> Iterator[str]:
+def _broken_transposed(s: Transposed, facts: Facts, scope: FactScope) -> Iterator[str]:
     """The values of its tiles, then what is made of them."""
     ends = ((s.row, s.row_lo, s.row_hi), (s.column, s.column_lo, s.column_hi))
     given = scope.given | {c for a, lo, hi in ends for c in (Cmp(ix(a) - lo), Cmp(hi - 1 - a))}
@@ -250,7 +250,7 @@ def _name(s: Stmt) -> str:
             return str(s.axis)
         case MapRows():
             return ", ".join(str(b) for b, _ in s.results)
-        case Across():
+        case Transposed():
             return ", ".join(str(b) for b, _, _ in s.tiles)
         case ForRows():
             return str(s.m)
@@ -346,7 +346,7 @@ def _broken_matrix(s: Stmt, facts: Facts, scope: FactScope) -> Iterator[str]:
             yield from broken_size(s.dst, (s.hi - s.lo) * s.k_hi, scope)
         case PackRuns():
             yield from broken_runs(s, facts, scope)
-        case Across():
+        case Transposed():
             ends = (s.row_lo, s.row_hi, s.column_lo, s.column_hi)
             yield from broken_indices(ends, facts, scope)
             sizes = (s.row_hi - s.row_lo, s.column_hi - s.column_lo)

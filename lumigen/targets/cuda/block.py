@@ -26,10 +26,9 @@ from lumigen.region import (
     map_expr,
     walk,
 )
-from lumigen.targets.cuda.across import across_lines, tiles_of
 from lumigen.targets.cuda.operands import block_operand, count
+from lumigen.targets.cuda.transposed import tiles_of, transposed_lines
 from lumigen.tile import (
-    Across,
     Bind,
     Contract,
     Fill,
@@ -46,6 +45,7 @@ from lumigen.tile import (
     Stream,
     TileKind,
     TileProgram,
+    Transposed,
     WhenSummed,
     nodes_of,
     reads_memory,
@@ -68,7 +68,7 @@ def narrowed(program: TileProgram) -> frozenset[Buffer]:
 
 def statements_of(program: TileProgram, dims: Mapping[str, str]) -> Statements:
     """What renders the statements of a program; `dims` spells its dims."""
-    is_loops = program.skeleton in ("across", "simt")
+    is_loops = program.skeleton in ("transposed", "simt")
     packets = Packets(program.width) if is_loops or is_staged(program) else None
     return Statements(program, dims, DIALECT, counted_in(program), packets)
 
@@ -97,8 +97,8 @@ def block_lines(s: Stmt, of: Statements, r: Renderer) -> Lines:
             return _map_rows(s, spell, r)
         case ForRows():
             return _for_rows(s, spell, r)
-        case Across():
-            return across_lines(s, of, r)
+        case Transposed():
+            return transposed_lines(s, of, r)
         case ScaleRows():
             return r.lines(f"scale_rows({_names((s.acc, s.by), r)});")
         case WhenSummed():
@@ -151,7 +151,7 @@ def declarations(program: TileProgram) -> Lines:
 
     Of one that folds rows of products all but those products, which have their place where they are multiplied.
     """
-    if program.skeleton == "across":
+    if program.skeleton == "transposed":
         return tiles_of(program)
     streams = [s for s in program.statements() if isinstance(s, Stream)]
     shared = {t.dst for s in streams for t in s.tiles}

@@ -7,7 +7,6 @@ from functools import partial
 from lumigen.dtype import DType
 from lumigen.index import Ix
 from lumigen.lower import (
-    across,
     block_fold,
     order,
     pipeline,
@@ -16,6 +15,7 @@ from lumigen.lower import (
     simt,
     stream,
     stream_roles,
+    transposed,
 )
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.beside import find_blocks_beside, find_loops_beside
@@ -78,8 +78,8 @@ def _builders(machine: StreamingGpu, copying: StreamingGpu) -> dict[str, Builder
         "pipeline": Builder(
             partial(pipeline.pipeline, machine=machine), partial(tiles_of_pipeline, machine=machine)
         ),
-        "across": Builder(
-            partial(across.across, machine=machine),
+        "transposed": Builder(
+            partial(transposed.transposed, machine=machine),
             sites({"threads": threads, "width": width, "side": (32, 64)}),
         ),
         # its operands are brought by a tensor copy engine

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lumigen.machine import (
-    AcrossTiles,
     ClusterTile,
     CopiedRuns,
     Copies,
@@ -23,6 +22,7 @@ from lumigen.machine import (
     StreamingGpu,
     StreamTiles,
     Teams,
+    TransposedTiles,
     Vectors,
 )
 
@@ -112,7 +112,7 @@ TEAMS = Teams(
     spare=8,
     addresses=16,
     idle=8,
-    across=AcrossTiles(side=64, least=16, bytes=48 * 1024),
+    transposed=TransposedTiles(side=64, least=16, bytes=48 * 1024),
     between=16,
 )
 SM_80 = StreamingGpu(

@@ -20,7 +20,7 @@ from lumigen.targets.cuda.roles import box_lines, is_split, role_lines
 from lumigen.tile import BlockTile, Contract, Stream, TileKind, TileProgram
 
 HEADERS = {
-    "across": ("across.cuh", "index.h", "scalar.h", "simd.h", "turn.h"),
+    "transposed": ("transposed.cuh", "index.h", "scalar.h", "simd.h", "turn.h"),
     "cascade": ("cascade.cuh", "index.h", "scalar.h", "simd.h", "turn.h"),
     "cascade_roles": ("cascade_roles.cuh", "index.h", "scalar.h", "simd.h"),
     "groups": ("group.cuh", "index.h", "order.cuh", "scalar.h", "simd.h", "turn.h"),

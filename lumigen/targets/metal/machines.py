@@ -60,7 +60,7 @@ TEAMS = Teams(
     spare=8,
     addresses=16,
     idle=0,
-    across=None,
+    transposed=None,
     between=16,
 )
 APPLE7 = Gpu(

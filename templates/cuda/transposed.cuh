@@ -9,7 +9,7 @@ namespace LUMIGEN_NS {
 
 // A square of elements of Type, as memory has them.
 template <class Type>
-struct AcrossTile {
+struct TransposedTile {
   using Element = decltype(Type::narrow(0.0f));
   static constexpr int kSide = kTeam * kLanes;
 

@@ -1,4 +1,4 @@
-"""across: the builder of maps that read memory along one axis and store along another.
+"""transposed: the builder of maps that read memory along one axis and store along another.
 
 Before: a plan of one store over lanes, some of whose reads are contiguous along another axis of the grid.  After: a
 block computes a square tile of what these reads are part of, over lanes along their own axis, and leaves it in shared
@@ -35,12 +35,12 @@ from lumigen.region import (
     walk,
 )
 from lumigen.schedule import Schedule, schedule
-from lumigen.tile import Across, StoreTile, TileProgram
+from lumigen.tile import StoreTile, TileProgram, Transposed
 
 SITES = ("threads", "width", "side")
 
 
-def across(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Built:
+def transposed(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Built:
     """The kernel of a plan of one map; NotRealised where nothing is read across its lanes, or tiles do not fit."""
     check(sizes, SITES)
     check_threads(sizes["threads"], machine.teams)
@@ -55,22 +55,22 @@ def across(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Built:
         for i, e in enumerate(staged)
     ]
     taken = sum(prod(d.const for d in b.dims) * b.dtype.itemsize for b, _ in tiles)
-    if teams.across is None or taken > teams.across.bytes:
+    if teams.transposed is None or taken > teams.transposed.bytes:
         raise NotRealised(f"tiles of {taken} bytes in a block")
     return Built(_program(plan, store, (lane, column), tiles, sizes, team), plan.region)
 
 
-def schedule_of_across(plan: KernelPlan, machine: Gpu, width: int) -> Schedule | None:
+def schedule_of_transposed(plan: KernelPlan, machine: Gpu, width: int) -> Schedule | None:
     """The sizes of such a map; None of others, and of one whose axes are too short for tiles."""
-    tiles = machine.teams.across
+    tiles = machine.teams.transposed
     if tiles is None:
         return None
     sizes = {"threads": machine.teams.threads, "width": width, "side": tiles.side}
-    found = schedule("across", sizes)
+    found = schedule("transposed", sizes)
     try:
         store, lane = _map_of(plan)
         column, _ = _parts_of(store, lane)
-        across(plan, found, machine)
+        transposed(plan, found, machine)
     except NotRealised:
         return None
     short = min(a.extent.estimate() for a in (lane, column)) < tiles.least
@@ -160,12 +160,12 @@ def _program(
     top.spread(ix(task) // along // over, rest)
     first, then = (top.inner(axes, lanes) for lanes in (column, lane))
     values = first.values([e for _, e in tiles])
-    names = [local(f"across{i}", frozenset(axes), f32) for i in range(len(tiles))]
+    names = [local(f"turned{i}", frozenset(axes), f32) for i in range(len(tiles))]
     taken = map_expr(store.value, dict(zip((e for _, e in tiles), names, strict=True)))
     (value,) = then.values([taken])
     then.stmts.append(StoreTile(store.dst, store.at, value, lane))
     each = zip((b for b, _ in tiles), names, values, strict=True)
-    statement = Across(
+    statement = Transposed(
         tuple((b, name, v) for b, name, v in each if isinstance(name, Local)),
         lane,
         *_span(ix(task) % along * side, lane, side),
@@ -175,7 +175,7 @@ def _program(
         tuple(then.stmts),
     )
     return TileProgram(
-        "across",
+        "transposed",
         plan.region.buffers(),
         dims_of(plan.region),
         task,

@@ -1,4 +1,4 @@
-"""across: tiles of a block that are computed along their columns and used along their rows."""
+"""transposed: tiles of a block that are computed along their columns and used along their rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lumigen.emit.lines import Lines, joined
 from lumigen.emit.places import NARROW
 from lumigen.emit.statements import WIDENED, Statements
 from lumigen.index import Ix
-from lumigen.tile import Across, TileProgram
+from lumigen.tile import TileProgram, Transposed
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class _Side:
 def tiles_of(program: TileProgram) -> Lines:
     """The declarations of a program's tiles."""
     kinds = ((WIDENED.get(b.dtype, "Float32"), b) for b in program.scratch)
-    return Lines(tuple(f"__shared__ AcrossTile<{kind}> {b};" for kind, b in kinds))
+    return Lines(tuple(f"__shared__ TransposedTile<{kind}> {b};" for kind, b in kinds))
 
 
-def across_lines(s: Across, of: Statements, r: Renderer) -> Lines:
+def transposed_lines(s: Transposed, of: Statements, r: Renderer) -> Lines:
     """Two loops over a tile, with a barrier between them."""
     row = _Side(s.row.name, s.row_lo, s.row_hi)
     column = _Side(s.column.name, s.column_lo, s.column_hi)

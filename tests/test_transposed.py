@@ -16,7 +16,7 @@ from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.targets.cuda.device import CUDA
 from lumigen.targets.cuda.machines import SM_80
-from lumigen.tile import Across
+from lumigen.tile import Transposed
 from lumigen.verify.tile import verify
 
 N = lg.Dim("n", 1, 8, typical=3)
@@ -69,7 +69,7 @@ def test_a_map_across_axes_has_its_values(name: str, rng: np.random.Generator) -
     function, specs, tiles = CASES[name]
     graph, model = traced(function, **specs), lowered(function, **specs)
     (kernel,) = model.kernels
-    (statement,) = (s for s in verify(kernel.program).statements() if isinstance(s, Across))
+    (statement,) = (s for s in verify(kernel.program).statements() if isinstance(s, Transposed))
     assert len(statement.tiles) == tiles
     for n in (1, 5):
         inputs = {
@@ -97,11 +97,11 @@ def test_other_maps_have_no_tiles() -> None:
     }
     for function, specs in functions.values():
         kernels = lowered(function, **specs).kernels
-        assert not any(isinstance(s, Across) for k in kernels for s in k.program.statements())
+        assert not any(isinstance(s, Transposed) for k in kernels for s in k.program.statements())
 
 
 def test_tiles_fit_shared_memory() -> None:
-    tiles = SM_80.teams.across
+    tiles = SM_80.teams.transposed
     assert tiles is not None
     for dtype in (f16, bf16, f32):
         assert tiles.side**2 * dtype.itemsize <= tiles.bytes <= SM_80.shared_bytes
