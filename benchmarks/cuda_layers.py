@@ -150,6 +150,27 @@ def attend(f: ModuleType, q: Any, k: Any, v: Any) -> Any:
     return f.scaled_dot_product_attention(q, k, v, enable_gqa=True)
 
 
+def over_keys(batch: int, queries: int, keys: int) -> tuple[Input, ...]:
+    """Queries of 32 heads, in groups of four to a head of keys and values."""
+    cache = bf16(batch, 8, keys, 128)
+    return bf16(batch, 32, queries, 128), cache, cache
+
+
+def distilled(f: ModuleType, student: Any, teacher: Any) -> Any:
+    """At a temperature of 2."""
+    targets = (teacher.float() / 2).softmax(-1)
+    return f.kl_div((student.float() / 2).log_softmax(-1), targets, reduction="batchmean") * 4
+
+
+def routed(_: ModuleType, x: Any) -> Any:
+    weights, experts = x.softmax(-1).topk(8)
+    return weights / weights.sum(-1, keepdim=True), experts
+
+
+def log_probability(_: ModuleType, x: Any, t: Any) -> Any:
+    return x.float().log_softmax(-1).gather(-1, t.unsqueeze(-1)).squeeze(-1)
+
+
 def of_rows(name: str, call: Callable[..., Any], *weights: Input) -> dict[str, Row]:
     """For one row of 4096, and for 512."""
     return {f"{name}_{n}": Row(call, (bf16(n, 4096), *weights)) for n in (1, 512)}
@@ -190,10 +211,39 @@ ROWS: dict[str, Row] = {
         (bf16(16384, 4096), bf16(4096), bf16(4096)),
     ),
     "norm_of_channels": Row(over_channels, (f16(32, 256, 28, 28), f16(256), f16(256))),
+    "norm_of_channels_large": Row(over_channels, (f16(8, 64, 256, 256), f16(64), f16(64))),
+    "instance_norm": Row(
+        lambda f, x, w, b: f.instance_norm(x, weight=w, bias=b),
+        (f16(8, 64, 512, 512), f16(64), f16(64)),
+    ),
+    "group_norm_silu": Row(
+        lambda f, x, w, b: f.silu(f.group_norm(x, 32, w, b)),
+        (f16(1, 512, 128, 128), f16(512), f16(512)),
+    ),
+    "batch_norm_of_a_batch": Row(
+        lambda f, x, w, b: f.batch_norm(x, None, None, w, b, training=True),
+        (f16(64, 256, 28, 28), f16(256), f16(256)),
+    ),
+    "variance_of_columns": Row(lambda _, x: x.float().var(0).half(), (f16(4096, 8192),)),
+    "softmax_of_columns": Row(lambda _, x: x.softmax(1), (f16(64, 1000, 256),)),
+    "linear_silu_mean": Row(
+        lambda f, x, w: f.silu(f.linear(x, w)).mean(1), (bf16(32, 128, 1024), weight(1024, 1024))
+    ),
     "softmax_long": Row(lambda _, x: x.softmax(-1), (bf16(512, 131072),)),
+    "softmax_few": Row(lambda _, x: x.softmax(-1), (bf16(16, 1000000),)),
     "cross_entropy": Row(
         lambda f, x, t: f.cross_entropy(x.float(), t), (bf16(2048, 128256), below(128256, 2048))
     ),
+    "cross_entropy_32k": Row(
+        lambda f, x, t: f.cross_entropy(x.float(), t), (bf16(8192, 32000), below(32000, 8192))
+    ),
+    "label_smoothing": Row(
+        lambda f, x, t: f.cross_entropy(x.float(), t, label_smoothing=0.1),
+        (bf16(4096, 32000), below(32000, 4096)),
+    ),
+    "log_probability": Row(log_probability, (bf16(2048, 128256), below(128256, 2048))),
+    "distillation": Row(distilled, (bf16(4096, 32000), bf16(4096, 32000))),
+    **{f"argmax_{n}": Row(lambda _, x: x.argmax(-1), (f32(n, 128256),)) for n in (1, 32, 2048)},
     "logsumexp_of_product": Row(
         lambda _, x, w: (x @ w.transpose(0, 1)).float().logsumexp(-1),
         (bf16(1024, 1024), weight(32768, 1024)),
@@ -205,17 +255,45 @@ ROWS: dict[str, Row] = {
     "triangular_product": Row(
         lambda _, a, b: a.tril() @ b, (bf16(4096, 4096, scale=1 / 64), bf16(4096, 4096))
     ),
+    "triangular_both": Row(
+        lambda _, a, b: a.tril() @ b.tril(),
+        (bf16(2048, 2048, scale=1 / 32), bf16(2048, 2048)),
+    ),
+    "band_product": Row(
+        lambda _, a, b: a.tril().triu(-255) @ b,
+        (bf16(8192, 8192, scale=1 / 16), bf16(8192, 1024)),
+    ),
+    "diagonal_product": Row(lambda _, d, x: d.diag() @ x, (bf16(4096), bf16(4096, 4096))),
+    "one_hot_product": Row(
+        lambda f, i, t: f.one_hot(i, 1000).to(t.dtype) @ t, (below(1000, 8192), bf16(1000, 512))
+    ),
+    "products_16": Row(
+        lambda _, a, b: a @ b, (bf16(16384, 16, 16, scale=1 / 4), bf16(16384, 16, 16))
+    ),
     "products_64": Row(
         lambda _, a, b: a @ b, (bf16(4096, 64, 64, scale=1 / 8), bf16(4096, 64, 64))
     ),
     "product_tall": Row(lambda _, x, w: x @ w, (bf16(262144, 256), bf16(256, 16, scale=1 / 16))),
+    "product_tall_32": Row(lambda _, x, w: x @ w, (bf16(1000000, 32), bf16(32, 32, scale=1 / 6))),
+    "product_deep": Row(
+        lambda _, x, w: x @ w, (bf16(256, 262144, scale=1 / 512), bf16(262144, 64))
+    ),
     **of_rows("gate_up", gated, GATE, GATE),
     **of_rows("qkv", projections, weight(4096, 4096), weight(1024, 4096), weight(1024, 4096)),
     **of_rows("rms_norm_linear", normed_linear, bf16(4096), weight(4096, 4096)),
-    "attention_of_one": Row(
-        attend, (bf16(1, 32, 1, 128), bf16(1, 8, 16384, 128), bf16(1, 8, 16384, 128))
-    ),
+    "attention_of_one": Row(attend, over_keys(1, 1, 16384)),
+    "attention_of_one_short": Row(attend, over_keys(1, 1, 1024)),
+    "attention_of_one_in_batch": Row(attend, over_keys(32, 1, 4096)),
+    "attention_of_eight": Row(attend, over_keys(1, 8, 16384)),
+    "attention_f32": Row(attend, (f32(2, 16, 2048, 128),) * 3),
+    "product_f32": Row(lambda _, a, b: a @ b, (f32(4096, 4096), f32(4096, 4096))),
     "topk_8_of_256": Row(lambda _, x: x.topk(8), (f32(16384, 256),)),
+    **{
+        f"topk_50_of_128k_{n}": Row(lambda _, x: x.topk(50), (f32(n, 128256),))
+        for n in (1, 16, 256)
+    },
+    "topk_1000_of_1m": Row(lambda _, x: x.topk(1000), (f32(1, 1000000),)),
+    "router": Row(routed, (f32(4096, 64),)),
 }
 
 

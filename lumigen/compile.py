@@ -41,7 +41,6 @@ from lumigen.identity import compilation_key, graph_hash
 from lumigen.kernel_source import kernel_source
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
-from lumigen.lower.devices import Device
 from lumigen.lower.retype import retype
 from lumigen.model_weights import (
     source_of,
@@ -52,6 +51,7 @@ from lumigen.original import check as check_model
 from lumigen.passes import Entries, run_pass
 from lumigen.program import CompiledModel
 from lumigen.progress import Stages
+from lumigen.quantise import quantised
 from lumigen.recall import recall, remember
 from lumigen.search.asked import SCHEDULES, asked_for
 from lumigen.search.book import NOTHING, Book, text_of
@@ -68,10 +68,10 @@ from lumigen.weights import Weights, named_array, open_weights
 Array = npt.NDArray[Any]
 
 
-Schedules = Callable[[Entries, Device, DType, Stages], Book]
+Schedules = Callable[[Entries, Target, DType, Stages], Book]
 
 
-def in_no_book(_entries: Entries, _device: Device, _dtype: DType, _at: Stages) -> Book:
+def in_no_book(_entries: Entries, _target: Target, _dtype: DType, _at: Stages) -> Book:
     """What every region runs as that nothing is said of: the heuristic's choice."""
     return NOTHING
 
@@ -113,9 +113,11 @@ def lower_model(
             )
         for step in passes:
             entries = graphs[step.__name__] = run_pass(step.__name__, step, entries, at.trail)
-    book = schedules(entries, TARGETS[target.name].device, dtype, at)
+    book = schedules(entries, target, dtype, at)
     with at.stage("lower"):
         lowered = lowered_to(entries, target, dtype, at.trail, book)
+    if book.found and not book.matches(k.of for k in lowered.kernels):
+        at.say("no region of the model is in the schedules: all run as without them")
     with at.stage("emit"):
         kernels = tuple(kernel_source(k, target) for k in lowered.kernels)
         model = CompiledModel(
@@ -183,11 +185,14 @@ def compile_project(
     stages: Stages | None = None,
     tune: float | None = None,
     schedules: str | Path | None = None,
+    seed: int | None = None,
+    cold: bool = False,
 ) -> Summary:
     """Everything after the trace. `directory` is ./<name>-<target> by default.
 
     What the model has of f32 in memory is stored as `dtype`. With `embed` the library contains the weights.
-    `tune` is how many seconds kernels are searched for on this machine; `schedules` a file that says what was found.
+    `tune` is how many seconds kernels are searched for on this machine, on random data of `seed`, with caches that
+    are `cold` before each launch or as they are; `schedules` a file that says what was found.
     `originals` are what the program gives that the model was imported from: further tests of its entries.
     Where the target's own compiler is missing the project is not built, and `note` says so.
     """
@@ -197,7 +202,7 @@ def compile_project(
         weights = {name: named_array("compile", name, a) for name, a in weights.items()}
     refuse(traced, place, row, weights, dtype, build=build, embed=embed)
     at = stages or Stages()
-    asked = asked_for(row, tune, schedules)
+    asked = asked_for(row, tune, schedules, seed, cold=cold)
     chosen = {"target": row.text, "dtype": dtype.name, **(options or {}), **asked.options}
     if originals:
         chosen["check"] = "original"
@@ -281,6 +286,8 @@ def compile(
     check: bool = False,
     tune: float | None = None,
     schedules: str | Path | None = None,
+    weights_dtype: str | None = None,
+    keep: Sequence[str] = (),
 ) -> ModuleType | None:
     """Compile a model into a project; the Python module of it, or None with `build=False`.
 
@@ -288,6 +295,8 @@ def compile(
     `./<name>-<target>` if left out; `weights` a path, opened weights or arrays by
     name, numpy's or torch's, or what `load_state_dict` gave the model's modules.
     `dtype=lg.bf16` (or `lg.f16`) holds what is f32 in the model in 16 bits and computes in f32 as before.
+    `weights_dtype="q8"` (or `"q4"`) stores matrices in blocks of 32 small integers with a scale, other than those in
+    `keep`: names, parts of them between dots, or patterns.
     `tune=120` searches for that many seconds for faster kernels on this machine, and the project keeps what was found
     in `schedules.json`; `schedules` is the path of such a file, whose kernels are emitted without a search.
     `force` overwrites emitted files that were edited, which are EditedFiles else. With `check` an imported
@@ -305,6 +314,9 @@ def compile(
     if isinstance(model, Model):
         opened = model.sources(opened)
     traced = model.trace() if isinstance(model, Model) else model
+    if weights_dtype is not None:
+        found = quantised(traced, opened, weights_dtype, keep)
+        traced, opened = found.traced, found.weights
     place = default_place(traced, target) if output is None else Path(output)
     with locked(place):  # until it is loaded
         summary = compile_project(

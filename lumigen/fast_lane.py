@@ -231,10 +231,12 @@ def load(model: LoweredModel, optimise: str = "-O3", more: Sequence[str] = ()) -
     return FastLane(model, {name: function(library, name) for name in scratch}, scratch)
 
 
-def compiled(text: str, optimise: str = "-O3", more: Sequence[str] = ()) -> Path:
+def compiled(
+    text: str, optimise: str = "-O3", more: Sequence[str] = (), seconds: float | None = None
+) -> Path:
     """The library of a unit, for this machine's instruction set.
 
-    CompilerMissing; BuildFailed if it does not compile.
+    CompilerMissing; BuildFailed if it does not compile, or not in so many seconds.
     """
     compiler = cxx()
     if compiler is None:
@@ -242,7 +244,7 @@ def compiled(text: str, optimise: str = "-O3", more: Sequence[str] = ()) -> Path
             tool="a C++17 compiler", purpose="run a graph", remedy="Install g++ or clang++."
         )
     flags = (*FLAGS, optimise, *more, "-DLUMIGEN_NS=fast_lane", "-DLUMIGEN_ISA=native")
-    return compiled_library("fast_lane", compiler, flags, "kernels.cpp", text, _headers())
+    return compiled_library("fast_lane", compiler, flags, "kernels.cpp", text, _headers(), seconds)
 
 
 def function(library: Path, kernel: str) -> Any:

@@ -55,9 +55,11 @@ class Storing:
     expansion: int  # an expanding factor is at least so many times larger than what it is made of or made into
     few_reads: int  # of a value that costs hardly more than what it is made of
     few_steps: int  # the same
+    after: int  # terms of a sum that each element of a product computes for itself; 0: a row does, any number
     row: int  # the longest row of accumulators, and of an inner operand, that stays on the chip
     row_of_weights: int  # the same where one side is weights, which stream past while the other stays in the caches
     row_of_fold: int  # the same of a fold around a product that needs no place for its scores
+    panels: bool  # whether weights lie in panels, and a fold around products of them is planned for that
     steps: (
         Steps | None
     )  # with which repeated values are weighed; none where no figures say that it pays
@@ -98,6 +100,7 @@ class Vectors:
 
     window: int  # points of an axis: fewer fill no vector
     least: int  # points of a reduced axis: fewer are not worth a loop over lanes
+    divided: int  # points of a factor of a reduced axis: fewer leave lanes of a loop over it idle
     scanned: int  # of a row that is scanned one element after the other; longer ones by vectors
     pieces: int  # points of an axis that a kernel may have a store for each of; 0: none
 
@@ -146,6 +149,7 @@ class Teams:
     warp_vectors: int  # of a thread: rows of more are a block's
     registers: int  # of a multiprocessor
     granted: int  # registers that a thread is given at a time
+    turn: int  # vectors of a thread that a fold with corrections takes in at a time; 0: there are none
     held: int  # registers of a thread for what it reads of a row, and as many for what it computes
     blocks: int  # of a multiprocessor: more are more than some GPUs run at one time
     spare: int  # registers for what is about to be used
@@ -157,6 +161,7 @@ class Teams:
     between: (
         int  # registers where parts of a row are code of their own, since not all threads have them
     )
+    stretch: int  # bytes of lanes that a task has at least whose teams share out a fold; 0: none do
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,8 +247,14 @@ class ProductTiles:
     ]  # by matrix instructions: of 16 bits, and of f32 if none are `scalar`
     scalar: tuple[ProductTile, ...]  # of f32, by threads that multiply by themselves
     pair: tuple[ProductTile, ...]  # of two products of the same rows, with so many columns of each
+    small: tuple[
+        ProductTile, ...
+    ]  # of 16 bits, whose columns and depth are one tile's: what many blocks hold at a time
+    narrow: int  # columns that a small tile has of a matrix with any number of rows
+    small_depth: int  # the deepest of small products
     stored: int  # neighbours of a row that one thread stores
     most_parts: int
+    long_part: int  # of depth: parts of more than this are divided further
     least_steps: int  # of a part: it should fill its ring
     read: float  # of a byte of the operands, while all that memory gives is used
     read_again: float  # of each byte that a block brings in: it comes from the cache
@@ -251,6 +262,15 @@ class ProductTiles:
     alone: float  # of the time of a full round that blocks take which have more of a multiprocessor to themselves
     beginning: float  # while a block begins and ends
     added: float  # of an element that another part has, too
+
+
+class StreamTile(NamedTuple):
+    """Rows of a block, points that stream past them at a time, and how many tiles of these have a place."""
+
+    rows: int
+    step: int
+    warps: int
+    slots: int
 
 
 @dataclass(frozen=True)
@@ -262,15 +282,11 @@ class StreamTiles:
     step: int
     step_of_long: int  # of rows longer than `long`, whose sums fill the registers
     long: int
-    scalar: Mapping[
-        int, tuple[tuple[int, int, int], ...]
-    ]  # f32: longest row -> (rows, step, warps)
-    scalar_of_two: Mapping[
-        int, tuple[tuple[int, int, int], ...]
-    ]  # the same of two inner products, which bring twice as much
-    few_rows: int  # that one warp has by itself
-    few_steps: Mapping[int, int]  # longest row -> points, for these
-    few_steps_of_floats: Mapping[int, int]
+    slots: int
+    scalar: Mapping[int, tuple[StreamTile, ...]]  # f32: by longest row, many rows first
+    scalar_of_two: Mapping[int, tuple[StreamTile, ...]]  # of two inner products, twice as much
+    few: Mapping[int, StreamTile]  # of rows that one warp has by itself: for the longest row
+    few_of_floats: Mapping[int, StreamTile]
     widest: int  # of what a warp has in registers for each of its rows: its depth, and its sums
     widest_of_two: int  # where it has those of two inner products
     registers: int  # of a thread for fragments: the rest is for operands and places
@@ -337,6 +353,16 @@ class Copies:
     )
 
 
+@dataclass(frozen=True)
+class Selection:
+    """Teams that hold a row in registers and select the first of its elements."""
+
+    held: int  # elements of a thread at most
+    by_warp: int  # that a warp selects at most, one after the other
+    by_block: int  # the same of a block: kTaken of the headers
+    rows: int  # elements of a row that a warp has rather than a block, at most
+
+
 @dataclass(frozen=True, eq=False)
 class Gpu(Machine):
     """A GPU, by its architecture."""
@@ -345,6 +371,7 @@ class Gpu(Machine):
     multiprocessors: int  # that should all have something to do
     shared_bytes: int  # that a block has at most
     ordered: int  # elements that a block orders at a time: kOrdered of the headers
+    selection: Selection | None  # none where a row is ordered by counting
     products: ProductTiles
 
     @property

@@ -11,7 +11,7 @@ from typing import Union
 
 from lumigen.condition import Cmp
 from lumigen.dtype import DType, accumulator
-from lumigen.index import Axis
+from lumigen.index import Axis, Ix
 from lumigen.ops import Op
 from lumigen.region import (
     Buffer,
@@ -120,10 +120,19 @@ class Loop:
 
 @dataclass(frozen=True)
 class Native:
-    """A kernel of `ops.NATIVE` for each point of the loops around it; `store` says what it means."""
+    """A kernel of `ops.NATIVE` for each point of the loops around it; `store` says what it means.
+
+    It orders or groups the first `count` points of `place` by `key`, and stores what is `shown` of each; `elements` are
+    further stores of an order, with what each has of a point.
+    """
 
     kernel: str
     store: Store
+    place: Axis
+    count: Ix
+    key: Expr
+    shown: Ix
+    elements: tuple[tuple[Store, Expr], ...] = ()
 
 
 Step = Union[Loop, Product, Native, Store]

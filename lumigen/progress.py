@@ -37,6 +37,7 @@ class Stages:
 
     listener: Listener = _nobody
     seconds: dict[str, float] = field(default_factory=dict[str, float])
+    said: list[str] = field(default_factory=list[str])  # what a user should know of the result
     trail: Trail = field(default_factory=Trail)
 
     @contextmanager
@@ -45,6 +46,10 @@ class Stages:
         start = perf_counter()
         yield
         self.seconds[name] = perf_counter() - start
+
+    def say(self, what: str) -> None:
+        """Keep a sentence for the end."""
+        self.said.append(what)
 
     def step(self, stage: str, done: int, total: int, what: str) -> None:
         self.listener(Progress(stage, done, total, what))

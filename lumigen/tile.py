@@ -307,7 +307,9 @@ class Contract:
 
     acc is a fragment: each thread holds some of its elements in registers. Operands are zero past the extents of
     `m`, `n` and `k`; what is not held in `element` is rounded to it. Each of `more` is a fragment of the same rows by
-    columns of its own. Where a copy engine brings the operands, `maps` names their tensor maps.
+    columns of its own. Where a copy engine brings the operands, `maps` names their tensor maps; `masks` are then the
+    conditions without which an element of A, and one of B, is zero whatever memory holds, and all of them hold for
+    the points of k in `whole`, from the first to the one after the last.
     """
 
     acc: Buffer
@@ -323,6 +325,8 @@ class Contract:
     element: DType
     more: tuple[tuple[Buffer, Operand], ...] = ()
     maps: tuple[str, ...] = ()
+    masks: tuple[tuple[Cmp, ...], ...] = ()
+    whole: tuple[Ix, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -523,18 +527,25 @@ class TensorMap:
 
 @dataclass(frozen=True)
 class Order:
-    """`dst[at ..]` = the first `kept` of `place`'s points in the order of `value`, which differs from point to point.
+    """`dst[at ..]` = `shown` of the first `kept` of `place`'s points below `count` in the order of `value`.
 
     From the least on with NaN after all numbers, or `descending`, from the greatest on with NaN before them. Equal
-    values stand by place. `at` counts to the first element of the row in `dst`.
+    values stand by place. `at` counts to the first element of the row in `dst`. With `held`, each thread of a team
+    holds so many elements in registers, the team all of the row; `elements` are stored too, over `rank` from 0 up to
+    `kept` and the place of that rank.
     """
 
     dst: Buffer
     at: tuple[Ix, ...]
     kept: Ix
     place: Axis
+    count: Ix
     value: Expr
+    shown: Ix
     descending: bool
+    held: int
+    rank: Axis
+    elements: tuple[StoreTile, ...]
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,14 @@ import importlib.metadata
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sysconfig
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from lumigen import debug
@@ -88,34 +91,66 @@ def compiled_library(
     unit: str,
     text: str,
     headers: Sequence[Path] = (),
+    seconds: float | None = None,
 ) -> Path:
     """A shared library of one source `text`, a file `unit`, that finds `headers` in `runtime/`.
 
     It is compiled once and then cached, below a folder `kind`, by the content of all of this, and again where
-    the cached one is not what was compiled. BuildFailed where it does not compile.
+    the cached one is not what was compiled. BuildFailed where it does not compile, or not in so many seconds.
     """
-    contents = (p.read_text(encoding="utf-8") for p in headers)
-    stamp = hashlib.sha256("\0".join((compiler, *flags, unit, text, *contents)).encode())
-    folder, key = debug.cache_dir() / kind, stamp.hexdigest()[:24]
+    folder = debug.cache_dir() / kind
+    include = _included(
+        debug.cache_dir() / "headers", tuple((p, p.stat().st_mtime_ns) for p in headers)
+    )
+    stamp = hashlib.sha256("\0".join((compiler, *flags, unit, text, include.name)).encode())
+    key = stamp.hexdigest()[:24]
     for library in folder.glob(f"{key}-*.so"):
         if library.name == _name_of(key, library):
             return library
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as work:
-        include = Path(work) / "include"
-        (include / "runtime").mkdir(parents=True)
-        for header in headers:
-            shutil.copy(header, include / "runtime" / header.name)
         source, out = Path(work) / unit, Path(work) / "out.so"
         source.write_text(text, encoding="utf-8")
         command = [compiler, *flags, f"-I{include}", str(source), "-o", str(out)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            output = (done.stderr or done.stdout)[-6000:]
-            raise BuildFailed(
-                step=f"compile {unit}", code=done.returncode, output=output, log=source
-            )
+        code, said = _ended(command, seconds)
+        if code != 0:
+            raise BuildFailed(step=f"compile {unit}", code=code, output=said[-6000:], log=source)
         return out.replace(folder / _name_of(key, out))
+
+
+@lru_cache(maxsize=8)
+def _included(folder: Path, headers: tuple[tuple[Path, int], ...]) -> Path:
+    """A folder that has copies of headers, each with when it was changed, in `runtime/`; named by what they say."""
+    contents = [(p.name, p.read_text(encoding="utf-8")) for p, _ in headers]
+    stamp = hashlib.sha256("\0".join(part for pair in contents for part in pair).encode())
+    place = folder / f"include-{stamp.hexdigest()[:24]}"
+    if not place.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as work:
+            own = Path(work) / place.name
+            (own / "runtime").mkdir(parents=True)
+            for name, text in contents:
+                (own / "runtime" / name).write_text(text, encoding="utf-8")
+            with suppress(OSError):  # another process was faster
+                own.rename(place)
+    return place
+
+
+def _ended(command: list[str], seconds: float | None) -> tuple[int, str]:
+    """(how a command ended, what it said); after so many seconds it is killed, with all that it has started."""
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=seconds is not None,
+    ) as process:
+        try:
+            said, wrong = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            return -signal.SIGKILL, f"it took more than {seconds:g} s"
+    return process.returncode, wrong or said
 
 
 def _name_of(key: str, library: Path) -> str:

@@ -276,6 +276,26 @@ def test_the_order_of_rows_and_what_is_drawn(arch: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ["80", "90a"])
+def test_rows_that_are_selected_from_or_read_in_turns(arch: str, tmp_path: Path) -> None:
+    def function(x: Any, y: Any) -> dict[str, Any]:
+        few, many = x.topk(8), y.topk(50, largest=False)
+        whole = {"place": y.argmax(-1), "sum": y.logsumexp(-1)}
+        return {"i": few.indices, "v": few.values, "j": many.indices, "w": many.values, **whole}
+
+    entry = traced(function, x=lg.spec(ROWS, 256), y=lg.spec(ROWS, 40000, dtype=lg.bf16))
+    for step in GRAPH_PASSES:
+        entry = step(entry)
+    made = assemble((("entry", entry),), CUDA).kernels
+    assert {k.program.skeleton for k in made} == {"order", "simt"}
+    for k in made:
+        folder = tmp_path / k.name
+        folder.mkdir()
+        log = compile_for(arch, k, folder)
+        assert re.findall(r"(\d+) bytes spill stores", log) == ["0"], log
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["80", "90a"])
 def test_rows_in_groups(arch: str, tmp_path: Path) -> None:
     entry = traced(
         lambda x, i, s: x.index_add(0, i, s),

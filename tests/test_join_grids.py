@@ -45,7 +45,7 @@ MAPS: dict[str, Case] = {
     ),
     "of other vectors": (
         lambda x, y: {"a": x.exp(), "b": y.exp()},
-        {"x": spec(ROWS, 64), "y": spec(ROWS, 24, dtype=lg.f32)},
+        {"x": spec(ROWS, 6400), "y": spec(ROWS, 2400, dtype=lg.f32)},
     ),
     "of one value": (
         lambda x, y: {"a": x.exp(), "b": x.exp() * y},

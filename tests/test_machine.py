@@ -75,7 +75,8 @@ KEPT = {
     },
     "emit/weights_file.py": {
         "GOLDEN": "of the hash of weights",
-        "BLOCK": "words hashed at a time while a project is written",
+        "BLOCK": "bytes hashed at a time while a project is written",
+        "PART": "bytes packed at a time while a project is written",
     },
     "lower/algebra.py": {"MOST_TERMS": "time of compilation: a longer polynomial is one atom"},
     "lower/arena.py": {
@@ -107,6 +108,7 @@ KEPT = {
     "lower/stream_roles.py": {"BATCHES": "dimensions of a tensor map's type, which has two"},
     "lower/terms.py": {"MOST_TERMS": "time of compilation: sums of more terms"},
     "lower/tile_time.py": dict.fromkeys(("fastest: 100", "time: 100"), "rates are in 100"),
+    "lower/whole.py": dict.fromkeys(("MOST", "ROUNDED"), "digits of a dtype"),
 }
 
 
@@ -274,6 +276,7 @@ def gradient(q: Any, k: Any, v: Any, d: Any) -> Any:
 MORE: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "channels": (lambda x: x.softmax(1), {"x": lg.spec(2, 4096, 64, 64)}),
     "pair": (lambda x, v, w: F.silu(x @ v) * (x @ w), {"x": halves(99, 64), "v": halves(64, 64), "w": halves(64, 64)}),
+    "few columns": (lambda x, w: x @ w, {"x": halves(20000, 200), "w": halves(200, 16)}),
     "labels of few": (label, {"x": halves(9, 64), "w": halves(5000, 64), "y": lg.spec(9, dtype=lg.i64)}),
     "scores of one": (lambda x: (x @ weight(5000, 64).T).logsumexp(-1), {"x": lg.spec(64)}),
     "labels by weights": (label_by_weights, {"x": halves(900, 64), "y": lg.spec(900, dtype=lg.i64)}),
@@ -368,7 +371,7 @@ OTHER_GPUS: dict[str, tuple[str, Callable[[Gpu], Gpu]]] = {
         lambda m: replace(m, shared_bytes=m.shared_bytes // 2),
     ),
     "smaller blocks share rows": (
-        "softmax",
+        "long_sum",
         lambda m: replace(m, teams=replace(m.teams, threads=128)),
     ),
     "rows are ordered whole where less is kept": (

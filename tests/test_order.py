@@ -20,6 +20,7 @@ from lumigen.printer import tile as tile_text
 from lumigen.target import TARGETS
 from lumigen.targets.cpu.device import CPU
 from lumigen.targets.cuda.device import CUDA
+from lumigen.tile import Order
 
 ROWS = lg.Dim("rows", 1, 9)
 LENGTH = lg.Dim("length", 1, 40)
@@ -97,6 +98,65 @@ def test_many_places_of_long_rows_are_ordered_whole_on_gpus() -> None:
     found = run_entry(model, {"x": x}, {})["out"]
     backwards = np.argsort(x[:, ::-1], -1, kind="stable")[:, ::-1]
     np.testing.assert_array_equal(found, 4999 - backwards[:, :1500])
+
+
+SOME = lg.Dim("some", 100, 30000, typical=20000)
+
+
+@pytest.mark.parametrize(
+    ("length", "kept", "teams"),
+    [(8, 2, [32]), (512, 32, [32]), (513, 3, [256]), (8192, 1024, [256]), (8193, 50, [256, 256])],
+)
+def test_teams_of_a_gpu_select_what_they_hold(length: int, kept: int, teams: list[int]) -> None:
+    model = lowered(lambda x: x.topk(kept).indices, CUDA, x=lg.spec(3, length))
+    assert [k.program.team for k in model.kernels] == teams
+    held = [s.held for k in model.kernels for s in k.program.statements() if isinstance(s, Order)]
+    assert all(h > 0 for h in held)
+
+
+@pytest.mark.parametrize("dtype", [lg.f32, lg.i64], ids=str)
+@pytest.mark.parametrize("by_region", [False, True], ids=["programs", "regions"])
+def test_parts_of_rows_are_selected_from_in_order(dtype: DType, by_region: bool) -> None:
+    """Equal elements of several parts stand by place, whatever the length is."""
+    model = lowered(both_ways_of_few, CUDA, x=lg.spec(2, SOME, dtype=dtype))
+    assert len(model.kernels) == 4
+    for n in (101,) if by_region else (101, 8192, 8193, 20001):
+        x = np.round(specials(np.random.default_rng(n), (2, n), dtype))
+        found = run_entry(model, {"x": x}, {}, by_region=by_region)
+        up = np.argsort(x, -1, kind="stable")
+        down = n - 1 - np.argsort(x[:, ::-1], -1, kind="stable")[:, ::-1]
+        np.testing.assert_array_equal(found["least"], up[:, :40])
+        np.testing.assert_array_equal(found["most"], down[:, :40])
+
+
+@pytest.mark.parametrize(("device", "launches"), [("cuda", 2), ("cpu", 4)])
+@pytest.mark.parametrize("by_region", [False, True], ids=["programs", "regions"])
+def test_what_lies_at_places_is_stored_with_them(
+    device: str, launches: int, by_region: bool
+) -> None:
+    """Elements, and a map of them and of what else there is."""
+
+    def function(x: Any, b: Any) -> dict[str, Any]:
+        first, last = x.topk(4), x.topk(3, largest=False)
+        mapped = x.exp().take_along_dim(last.indices, -1) + b
+        return {"i": first.indices, "v": first.values, "j": last.indices, "w": mapped}
+
+    sizes = {"x": lg.spec(3, 50), "b": lg.spec(3, 3)}
+    model = lowered(function, TARGETS[device].device, **sizes)
+    assert len(model.kernels) == launches
+    rng = np.random.default_rng(8)
+    x, b = (rng.standard_normal(s).astype(np.float32) for s in ((3, 50), (3, 3)))
+    found = run_entry(model, {"x": x, "b": b}, {}, by_region=by_region)
+    down, up = np.argsort(-x, -1, kind="stable")[:, :4], np.argsort(x, -1, kind="stable")[:, :3]
+    np.testing.assert_array_equal(found["i"], down)
+    np.testing.assert_array_equal(found["v"], np.take_along_axis(x, down, -1))
+    np.testing.assert_array_equal(found["j"], up)
+    wanted = np.exp(np.take_along_axis(x, up, -1)) + b
+    np.testing.assert_allclose(found["w"], wanted, 1e-6)
+
+
+def both_ways_of_few(x: Any) -> dict[str, Any]:
+    return {"least": x.topk(40, largest=False).indices, "most": x.topk(40).indices}
 
 
 def test_what_is_sorted_is_stored_once_and_in_its_own_type() -> None:

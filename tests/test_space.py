@@ -87,6 +87,7 @@ ALL: dict[str, Row] = {
     "cumsum": Row(lambda x: x.cumsum(-1), {"x": lg.spec(ROWS, 40)}),
     "scan of rows": Row(lambda x: x.cumsum(0), {"x": lg.spec(ROWS, 600)}),
     "scan in parts": Row(lambda x: x.cumsum(-1), {"x": lg.spec(1, 40000)}, ("cuda",)),
+    "the first of rows": Row(lambda x: x.topk(3).values, {"x": lg.spec(ROWS, 40)}, ("cuda",)),
     "sort": Row(lambda x: x.argsort(-1), {"x": lg.spec(ROWS, 40)}),
     "product": Row(lambda a, b: (a @ b).relu(), {"a": lg.spec(ROWS, 40), "b": lg.spec(40, KEYS)}),
     "product of halves": Row(

@@ -122,16 +122,30 @@ def test_the_last_block_does_what_is_little(name: str) -> None:
     assert lowered(traced(function, x=x), DEVICES["cpu"]).counters == 0
 
 
+def test_parts_of_two_products_of_a_row_are_one_launch() -> None:
+    """A row of gates times one of others."""
+    inputs = {"x": lg.spec(1, 1000), "g": lg.spec(1000, 1200), "u": lg.spec(1000, 1200)}
+    graph = traced(lambda x, g, u: (x @ g).sigmoid() * (x @ u), **inputs)
+    model = lowered(graph, CUDA)
+    assert [len(k.region.stores) for k in model.kernels] == [2, 1]
+    values = inputs_of(graph, 1)
+    (expected,) = evaluate(graph, values, {}).values()
+    (found,) = run_entry(model, values, {}).values()
+    agree(found, expected, "both products")
+
+
 def test_what_rows_share_is_computed_once() -> None:
     """The maximum over channels, not once more for each of them.
 
-    On a CPU a loop behind it has all of the channels. The columns do not keep a GPU busy, whose blocks share the
-    channels: there it is stored.
+    A loop behind it has all of the channels. Where the columns do not keep a GPU busy, blocks share the channels: there
+    it is stored.
     """
-    graph = traced(lambda x: x.softmax(1), x=lg.spec(2, 4096, 64, 64))
+    graph = traced(lambda x: x.softmax(1), x=lg.spec(2, 4096, 16, 16))
     *stored, last = (k.region for k in lowered(graph, CUDA).kernels)
     assert len(stored) >= 2
     assert not any(isinstance(e, Reduce) for e in walk(s.value for s in last.stores))
+    graph = traced(lambda x: x.softmax(1), x=lg.spec(2, 4096, 64, 64))
+    assert len(lowered(graph, CUDA).kernels) == 1
     (kernel,) = lowered(graph, CPU).kernels
     assert split(kernel.region, PLANNED).parts == ()
 

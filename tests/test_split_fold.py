@@ -17,6 +17,7 @@ import lumigen as lg
 from lumigen import fast_lane
 from lumigen import functional as F
 from lumigen.graph import Graph, tensor_of
+from lumigen.index import ix, product
 from lumigen.interp.graph import evaluate as of_graph
 from lumigen.interp.graph import step
 from lumigen.interp.region import evaluate
@@ -142,6 +143,13 @@ def attention(q: Any, k: Any, v: Any) -> Any:
     return F.scaled_dot_product_attention(q, k, v)
 
 
+def test_a_merge_has_a_warp_for_each_row() -> None:
+    """A thread has few lanes, and no row waits for another one."""
+    q, k = (lg.spec(2, 8, n, 128, dtype=lg.bf16) for n in (1, 4096))
+    merge = lowered(traced(attention, q=q, k=k, v=k)).kernels[-1].program
+    assert (merge.threads, merge.team, merge.tasks) == (32, 32, ix(2 * 8))
+
+
 def test_what_is_short_or_has_many_rows_stays_whole() -> None:
     def of(queries: int, keys: int) -> list[str]:
         q, k = (lg.spec(2, n, 64, dtype=lg.bf16) for n in (queries, keys))
@@ -152,6 +160,29 @@ def test_what_is_short_or_has_many_rows_stays_whole() -> None:
     assert of(1, 4096) == ["cascade", "simt"]
     assert of(64, 4096) == ["cascade", "simt"]
     assert of(2048, 4096) == ["cascade"]
+
+
+def scaled(x: Any, w: Any, keys: Any) -> Any:
+    q = x.reshape(KEPT, x.shape[0], WIDTH) / 5
+    return attention(q, keys, keys)
+
+
+def projected(x: Any, w: Any, keys: Any) -> Any:
+    return attention((x @ w).reshape(x.shape[0], KEPT, WIDTH).transpose(0, 1), keys, keys)
+
+
+@pytest.mark.parametrize("keys", [300, 4096])
+@pytest.mark.parametrize("rows", [1, 4])
+@pytest.mark.parametrize("attends", [scaled, projected])
+def test_a_computed_query_is_stored_and_no_scores_are(attends: Any, rows: int, keys: int) -> None:
+    """Whatever makes it, with weights that are inputs too, and however many keys there are."""
+    wide = KEPT * WIDTH
+    sizes = {"x": (rows, wide), "w": (wide, wide), "keys": (KEPT, keys, WIDTH)}
+    specs: dict[str, Any] = {n: lg.spec(*s, dtype=lg.bf16) for n, s in sizes.items()}
+    graph = traced(attends, **specs)
+    stores = (s.dst for k in lowered(graph).kernels for s in k.region.stores)
+    query, *others = (product(b.dims).estimate() for b in stores if b.dtype is lg.bf16)
+    assert others == [query] == [rows * wide]  # the result
 
 
 def test_parts_share_what_a_position_leaves() -> None:

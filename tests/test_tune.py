@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -14,23 +15,28 @@ import pytest
 from tiles import run_entry, traced
 
 import lumigen as lg
+from lumigen import cli
 from lumigen.dtype import f32
 from lumigen.errors import BadArgument
 from lumigen.fast_lane import compiled
 from lumigen.interp.graph import evaluate
 from lumigen.lower import GRAPH_PASSES
-from lumigen.lower.assemble import assemble
+from lumigen.lower.assemble import CutUp, LoweredModel, assemble
 from lumigen.plan import Illegal
 from lumigen.printer.tile import show
 from lumigen.region import Region
-from lumigen.search import trial, winners
+from lumigen.search import host, winners
 from lumigen.search.asked import asked_for
 from lumigen.search.book import Book, Found, book_of, key_of, text_of
 from lumigen.search.choice import Choice, beginnings, candidate_of, near
-from lumigen.search.trial import Job, Timed, Trials
-from lumigen.search.tune import Climb, Search, model_of, tune
+from lumigen.search.climb import GAIN, Climb, Space
+from lumigen.search.export import exported
+from lumigen.search.samples import samples_of
+from lumigen.search.trial import Timed, Trials
+from lumigen.search.tune import Search, Terms, model_of, tune
 from lumigen.target import HOST, parse_target
 from lumigen.targets.cpu.device import CPU
+from lumigen.targets.cuda import measuring
 
 ROWS = lg.Dim("rows", 1, 64, typical=32)
 
@@ -124,6 +130,24 @@ def test_what_cannot_be_asked_for_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadArgument, match="tune"):
         asked_for(HOST, 0.0, None)
     with pytest.raises(BadArgument, match="not measured yet"):
+        asked_for(parse_target("metal"), 5.0, None)
+    with pytest.raises(BadArgument, match="seed"):
+        asked_for(HOST, None, None, 3)
+    with pytest.raises(BadArgument, match="seed"):
+        asked_for(HOST, 5.0, None, -1)
+
+
+def test_a_machine_without_a_gpu_is_told_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "nvcc", lambda: "nvcc")
+    monkeypatch.setattr(measuring, "gpu_architecture", lambda _: None)
+    with pytest.raises(BadArgument, match="Pass it where an NVIDIA GPU"):
+        asked_for(parse_target("cuda"), 5.0, None)
+    monkeypatch.setattr(measuring, "gpu_architecture", lambda _: "sm_90a")
+    with pytest.raises(BadArgument, match="cuda:sm_90a, this machine's GPU"):
+        asked_for(parse_target("cuda:sm_100"), 5.0, None)
+    assert asked_for(parse_target("cuda:sm_90a"), 5.0, None).seconds == 5.0
+    monkeypatch.setattr(measuring, "nvcc", lambda: None)
+    with pytest.raises(BadArgument, match="Pass it where nvcc is"):
         asked_for(parse_target("cuda"), 5.0, None)
 
 
@@ -153,17 +177,22 @@ def test_a_choice_that_the_space_has_no_more_is_left_out() -> None:
 class MadeUp:
     """Trials whose times follow from the schedules, and whose results are wrong with some of them."""
 
+    is_over = False
+
     def __init__(self, wrong: frozenset[str] = frozenset()) -> None:
         self.wrong, self.models = wrong, dict[int, Any]()
 
-    def build(self, models: Any) -> list[Any]:
+    def build(self, models: Any, **_: Any) -> list[Any]:
         return [*models]
 
     def run(self, model: Any) -> Timed:
         texts = [str(k.schedule) for k in model.kernels]
         wrong = ("entry",) if any(w in t for w in self.wrong for t in texts) else ()
-        seconds = {k.name: self.cost(k.schedule) for k in model.kernels}
-        return Timed({} if wrong else seconds, wrong, 0.0)
+        seconds = {k.name: (self.cost(k.schedule),) for k in model.kernels}
+        return Timed({} if wrong else seconds, (), wrong, 0.0)
+
+    def failed(self, kernel: Any) -> bool:
+        return kernel.name is None
 
     @staticmethod
     def cost(schedule: Any) -> float:
@@ -173,14 +202,15 @@ class MadeUp:
 
 def climbed(wrong: frozenset[str] = frozenset()) -> dict[Region, Climb]:
     trials: Any = MadeUp(wrong)
-    search = Search(partial(model_of, entries_of(), CPU, f32), trials)
-    (before,) = search.measure([{}])
-    climbs = [Climb(r, CPU, next(beginnings(r, CPU)), t, t) for r, t in before.items()]
+    search = Search(partial(model_of, CutUp.of(entries_of(), CPU, f32, ()), CPU), trials)
+    before = search.measure({})
+    space = Space(CPU, (), (), [{ROWS: 32}])
+    climbs = [Climb(r, space, next(beginnings(r, CPU)), t, t) for r, t in before.items()]
     for _ in range(60):
         steps = [(c, choice) for c in climbs if (choice := c.next()) is not None]
         if not steps:
             break
-        (found,) = search.measure([{c.region: choice for c, choice in steps}])
+        found = search.measure({c.region: choice for c, choice in steps})
         for climb, choice in steps:
             if climb.region in found:
                 climb.found(choice, found[climb.region])
@@ -194,7 +224,7 @@ def test_a_climb_finds_the_best_of_the_sizes() -> None:
         reached = [
             sum(MadeUp.cost(s) for s in c.schedules) for c in (first, climb.best, *others(region))
         ]
-        assert reached[1] == min(reached)
+        assert reached[1] <= min(reached) / (1 - GAIN)
 
 
 def test_a_wrong_choice_is_dropped_and_the_others_of_its_trial_stay() -> None:
@@ -211,21 +241,28 @@ def test_a_wrong_choice_is_dropped_and_the_others_of_its_trial_stay() -> None:
 CRASH, HANG = "__builtin_trap();", 'for (;;) asm volatile("");'
 
 
-def job_of(trials: Trials) -> Job:
-    (job,) = trials.build([assemble(entries_of(lambda x: x.exp(), x=lg.spec(ROWS, 4)), CPU)])
-    assert job is not None
-    return job
+def trials_of(model: LoweredModel) -> Trials:
+    kernels = {k.name: k for k in model.kernels}
+    samples = {p.entry: samples_of(p, kernels, 1 << 20) for p in model.programs}
+    return Trials(HOST, host.MEASURING, samples, 1)
+
+
+def exponentials() -> LoweredModel:
+    return assemble(entries_of(lambda x: x.exp(), x=lg.spec(ROWS, 4)), CPU)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("body", [CRASH, HANG, ""])
 def test_a_trial_that_goes_wrong_loses_itself_alone(body: str) -> None:
-    with Trials(1) as trials:
-        good = job_of(trials)
+    model = exponentials()
+    with trials_of(model) as trials:
+        (good,) = trials.build([model])
+        assert good is not None
         assert trials.begin(good) is not None
-        trials.limit = 5.0
+        trials.limit = 2.0
         unit = f'#include <cstdint>\nextern "C" void run_kernel(const void*, int64_t, char*) {{ {body} }}\n'
-        bad = replace(good, libraries=dict.fromkeys(good.libraries, compiled(unit)))
+        spoilt = {n: replace(k, library=compiled(unit)) for n, k in good.kernels.items()}
+        bad = replace(good, kernels=spoilt)
         found = trials.run(bad)
         assert found is None if body else found is not None and found.wrong == ("entry",)
         after = trials.run(good)
@@ -235,20 +272,26 @@ def test_a_trial_that_goes_wrong_loses_itself_alone(body: str) -> None:
 
 @pytest.mark.slow
 def test_a_kernel_that_does_not_compile_loses_its_trial(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial, "unit", lambda _kernels: ("no C++", {trial.ALIKE: 0}))
-    with Trials(1) as trials:
-        assert trials.build([assemble(entries_of(), CPU)]) == [None]
+    monkeypatch.setattr(host, "unit", lambda _kernels: ("no C++", {host.ALIKE: 0}))
+    model = exponentials()
+    with trials_of(model) as trials:
+        assert trials.build([model]) == [None]
+        assert all(map(trials.failed, model.kernels))
 
 
 @pytest.mark.slow
 def test_a_search_gives_a_book_of_what_is_faster(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("LUMIGEN_CACHE", str(tmp_path))
     entries = entries_of(lambda x: x.softmax(-1), x=lg.spec(256, 10))
-    found = tune(entries, CPU, f32, 20.0, 1)
-    assert all(f.seconds < f.before for f in found.found.values())
-    assert tune(entries, CPU, f32, 1.0, 1) == found, "a shorter search takes what was found"
-    known = winners.known([key_of(r) for r in regions_of(entries)], winners.machine(1), 20.0)
-    assert len(known.found) == 1
+    search = partial(tune, entries, HOST, host.MEASURING, f32)
+    found = search(Terms(9.0, 2))
+    assert all(f.seconds < f.before for f in found.book.found.values())
+    assert search(Terms(1.0, 2)) == found, "a shorter search takes what was found"
+    place = winners.Kept.of(host.MEASURING, 2, [*map(key_of, regions_of(entries))])
+    assert len(winners.known(place, 9.0).book.found) == 1
+    monkeypatch.setattr(winners, "today", lambda: "another day")
+    again = search(Terms(9.0, 2)).book.found
+    assert again.keys() <= found.book.found.keys(), "what was found is measured again"
 
 
 # ---- what is kept ----
@@ -261,46 +304,82 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 FOUND = Found(Choice(1, ((0, 2),), ()), 1.0, 2.0)
+HERE = winners.Kept(frozenset({"a", "b"}), "here", "this model")
+
+
+def known(budget: float, place: winners.Kept = HERE) -> Book:
+    return winners.known(place, budget).book
+
+
+def keep(found: Mapping[str, Found], budget: float) -> None:
+    winners.keep(found, {}, HERE, budget)
 
 
 def test_winners_of_longer_searches_stay(kept: Path) -> None:
-    assert winners.known(["a"], "here", 1.0) == Book({})
-    winners.keep({"a": FOUND}, "here", 60.0)
-    winners.keep({"a": replace(FOUND, seconds=9.0), "b": FOUND}, "here", 5.0)
-    assert winners.known(["a", "b"], "here", 60.0) == Book({"a": FOUND})
-    assert winners.known(["a", "b"], "here", 5.0) == Book({"a": FOUND, "b": FOUND})
-    assert winners.known(["a"], "elsewhere", 1.0) == Book({})
+    assert known(1.0) == Book({})
+    keep({"a": FOUND}, 60.0)
+    keep({"a": replace(FOUND, seconds=9.0), "b": FOUND}, 5.0)
+    assert known(60.0) == Book({"a": FOUND})
+    assert known(5.0) == Book({"a": FOUND, "b": FOUND})
+    assert known(1.0, replace(HERE, machine="elsewhere")) == Book({})
+    assert known(1.0, replace(HERE, regions=frozenset({"b"}))) == Book({"b": FOUND})
+
+
+def test_a_region_that_takes_little_of_one_model_is_searched_in_another(kept: Path) -> None:
+    winners.keep({}, {"a": FOUND}, HERE, 60.0)
+    assert known(1.0) == Book({"a": FOUND})
+    assert known(1.0, replace(HERE, model="another")) == Book({})
+
+
+def test_winners_of_another_day_are_not_of_today(
+    kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep({"a": FOUND}, 60.0)
+    assert winners.known(HERE, 1.0).are_of_today
+    monkeypatch.setattr(winners, "today", lambda: "tomorrow")
+    assert not winners.known(HERE, 1.0).are_of_today
 
 
 @pytest.mark.parametrize("content", [b"no database", b"SQLite format 3\0" + bytes(2000)])
 def test_a_database_that_cannot_be_read_is_set_aside(kept: Path, content: bytes) -> None:
     kept.write_bytes(content)
-    assert winners.known(["a"], "here", 1.0) == Book({})
-    winners.keep({"a": FOUND}, "here", 1.0)
-    assert winners.known(["a"], "here", 1.0) == Book({"a": FOUND})
+    assert known(1.0) == Book({})
+    keep({"a": FOUND}, 1.0)
+    assert known(1.0) == Book({"a": FOUND})
     assert kept.with_suffix(".unreadable").read_bytes() == content
 
 
 def test_a_database_that_is_in_use_or_out_of_reach_is_left(
     kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    winners.keep({"a": FOUND}, "here", 1.0)
+    keep({"a": FOUND}, 1.0)
     monkeypatch.setattr(winners, "SECONDS", 0.1)
     with sqlite3.connect(kept, isolation_level=None) as other:
         other.execute("begin exclusive")
-        assert winners.known(["a"], "here", 1.0) == Book({})
-        winners.keep({"b": FOUND}, "here", 1.0)
+        assert known(1.0) == Book({})
+        keep({"b": FOUND}, 1.0)
         other.execute("rollback")
     other.close()
-    assert winners.known(["a", "b"], "here", 1.0) == Book({"a": FOUND})
+    assert known(1.0) == Book({"a": FOUND})
     monkeypatch.setenv("LUMIGEN_CACHE", str(kept))  # a file
-    winners.keep({"a": FOUND}, "here", 1.0)
-    assert winners.known(["a"], "here", 1.0) == Book({})
+    keep({"a": FOUND}, 1.0)
+    assert known(1.0) == Book({})
 
 
 def test_a_database_of_other_columns_is_set_aside(kept: Path) -> None:
     with sqlite3.connect(kept) as old:
         old.execute("create table winner (something text)")
     old.close()
-    winners.keep({"a": FOUND}, "here", 1.0)
-    assert winners.known(["a"], "here", 1.0) == Book({"a": FOUND})
+    keep({"a": FOUND}, 1.0)
+    assert known(1.0) == Book({"a": FOUND})
+
+
+def test_what_searches_found_here_is_a_file(kept: Path, tmp_path: Path) -> None:
+    file = tmp_path / "all.json"
+    with pytest.raises(BadArgument, match="after a search on this machine"):
+        exported(HOST.name)
+    here = winners.Kept.of(host.MEASURING, os.cpu_count() or 1, ["a"])
+    winners.keep({"a": FOUND, "slow": replace(FOUND, seconds=2.0)}, {"small": FOUND}, here, 1.0)
+    assert cli.run(["tune", "--export", str(file)]) == 0
+    assert asked_for(HOST, None, file).given == Book({"a": FOUND})
+    assert kept.exists()

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from lumigen import debug
-from lumigen.cli import about, bench, make, use
+from lumigen.cli import about, bench, make, tuned, use
 from lumigen.cli.terminal import say
 from lumigen.errors import (
     FileRefused,
@@ -63,6 +63,7 @@ for _command in (
     use.run,
     make.show,
     bench.bench,
+    tuned.tune,
     use.test,
     about.inspect,
     about.doctor,

@@ -119,7 +119,7 @@ def check_weights(file: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
     stated = metadata.get("lumigen.hash")
     whole = np.memmap(file, np.uint8, "r")
     begin = 8 + int.from_bytes(whole[:8].tobytes(), "little")
-    found = f"{data_hash(whole[begin:].view(np.ndarray)):016x}"
+    found = f"{data_hash([whole[begin:].view(np.ndarray)]):016x}"
     if stated is not None and stated != found:
         why = "its data differ from the hash in its header"
         raise BadWeightsFile(file=file, why=why, remedy=COMPARE)

@@ -32,6 +32,7 @@ from lumigen.original import check as compared
 from lumigen.page import page_of, write_page
 from lumigen.printer.amount import duration, number, size
 from lumigen.progress import Stages
+from lumigen.quantise import FORMATS, quantised, worst
 from lumigen.summary import Summary
 from lumigen.target import parse_target
 
@@ -73,9 +74,31 @@ def new(name: str, as_json: bool) -> None:
     help="Search for faster kernels on this machine for so long: 90s, 2m, 1h.",
 )
 @click.option(
+    "--seed",
+    metavar="NUMBER",
+    type=int,
+    help="With --tune: which random data is computed with, 0 to 1048576.",
+)
+@click.option(
+    "--cold",
+    is_flag=True,
+    help="With --tune: measure each kernel with caches that have nothing of what it reads.",
+)
+@click.option(
     "--schedules",
     metavar="FILE",
     help="Take what a search has found, the schedules.json of its project, without one.",
+)
+@click.option(
+    "--weights-dtype",
+    type=click.Choice(list(FORMATS)),
+    help="Store matrices of weights in blocks of 8 or 4 bits.",
+)
+@click.option(
+    "--keep",
+    multiple=True,
+    metavar="NAME",
+    help="With --weights-dtype: a weight that stays as it is, a part of its name or a pattern.",
 )
 @click.option(
     "--explain",
@@ -102,7 +125,11 @@ def compile_command(
     embed_weights: bool,
     force: bool,
     tune: float | None,
+    seed: int | None,
+    cold: bool,
     schedules: str | None,
+    weights_dtype: str | None,
+    keep: tuple[str, ...],
     explain: bool,
     check: bool,
     quiet: bool,
@@ -110,6 +137,7 @@ def compile_command(
 ) -> None:
     """Emit a model as a C++ project and build it."""
     _check_options(dtype, weights, explain=explain, check=check)
+    _check_quantised(weights_dtype, keep, check=check)
     if explain:
         tell = say_of_checkpoint if is_checkpoint(model_file) else say_explained
         tell(model_file, settings, dims, as_json=as_json)
@@ -127,8 +155,14 @@ def compile_command(
                 checked = check_of() if check_of else compared(model)
             if not as_json:
                 result(f"{as_rows(checked)}\n")
+        traced, errors = model.trace(), ""
+        if weights_dtype:
+            with stages.stage("quantise"):
+                found = quantised(traced, opened, weights_dtype, keep)
+            traced, opened = found.traced, found.weights
+            errors = worst(found.errors, weights_dtype)
         summary = compile_project(
-            model.trace(),
+            traced,
             directory=Path(output) if output else None,
             target=target,
             options={f"set.{key}": value for key, value in (*settings, *_texts(dims))},
@@ -141,8 +175,10 @@ def compile_command(
             stages=stages,
             tune=tune,
             schedules=schedules,
+            seed=seed,
+            cold=cold,
         )
-    for note in filter(None, (way, summary.note)):
+    for note in filter(None, (way, errors, summary.note, *stages.said)):
         say(f"note: {note}")
     if summary.kept and summary.weights:
         say(f"note: {summary.kept}")
@@ -157,6 +193,18 @@ def compile_command(
         result_json(as_object(summary) | differences)
     else:
         result(as_text(summary))
+
+
+def _check_quantised(weights_dtype: str | None, keep: tuple[str, ...], *, check: bool) -> None:
+    if keep and not weights_dtype:
+        raise BadArgument(
+            op="compile", name="--keep", value=keep[0], expected="--weights-dtype too"
+        )
+    if check and weights_dtype:
+        expected = "no --check, which compares with the floats of the original"
+        raise BadArgument(
+            op="compile", name="--weights-dtype", value=weights_dtype, expected=expected
+        )
 
 
 def _check_options(dtype: str, weights: str | None, *, explain: bool, check: bool) -> None:

@@ -70,7 +70,7 @@ class LineProgress:
     def __call__(self, p: Progress) -> None:
         now = monotonic()
         if p.has_begun or now - self.said >= EVERY:
-            say(p.stage if p.has_begun else f"{p.stage} {p.done}/{p.total}")
+            say(p.stage if p.has_begun else f"{p.stage} {p.done}/{p.total} {p.what}")
             self.said = now
 
 

@@ -47,7 +47,7 @@ from lumigen.index import (
 )
 from lumigen.intrinsics import INTRINSICS
 from lumigen.lower.phases import in_phases
-from lumigen.lower.scope import address, is_per_lane
+from lumigen.lower.scope import address, integers_read, is_per_lane
 from lumigen.ops import Op
 from lumigen.region import (
     Buffer,
@@ -320,7 +320,7 @@ class Renderer:
         if is_per_lane(e, self.lanes):
             return Text(f"build_lanes({self._lane_by_lane(e)})")
         if isinstance(e, Read):
-            return self._load(e)
+            return self._load(e, suffix(e.source.dtype))
         if isinstance(e, Choose):
             return Text(
                 f"select({self.mask(e.condition)}, {self.vector(e.then).code}, {self.vector(e.otherwise).code})"
@@ -345,7 +345,8 @@ class Renderer:
         each = replace(self, lane_offset="lane", flushes=False, packets=None)
         return f"[&](int lane) {{ return {each.scalar(e).code}; }}, {self.use('lanes')}"
 
-    def _load(self, e: Read) -> Text:
+    def _load(self, e: Read, kind: str) -> Text:
+        """What is read over lanes; `kind` is what the names of such loads end in."""
         assert self.lanes is not None
         at = address(e.source, e.at)
         factor = at.coefficient(self.lanes)
@@ -356,7 +357,6 @@ class Renderer:
             places = f"{self.index(phases.start)}, {self.index(phases.between)}"
             return Text(f"load_phases<{phases.count}>({where}, {places}, {self.use('lanes')})")
         where = self.pointer(e.source, at)
-        kind = suffix(e.source.dtype)
         if factor == 1:
             return Text(f"load{kind}({where}, {self.moved(e.source, at)})")
         return Text(f"load_strided{kind}({where}, {self.index(factor)}, {self.use('lanes')})")
@@ -395,6 +395,9 @@ class Renderer:
     def _vector_prim(self, e: Prim) -> Text:
         if e.op is Op.CONTIGUOUS and e.args[0].dtype is boolean:
             return Text(f"select({self.mask(e.args[0])}, splat(1.0f), splat(0.0f))")
+        if (integers := integers_read(e)) is not None:
+            value = self._load(integers, "_widened")
+            return Text(f"round_{e.dtype}({value.code})") if is_half(e.dtype) else value
         if e.op is Op.CONTIGUOUS:
             value = self.vector(e.args[0])
             return Text(f"round_{e.dtype}({value.code})") if is_half(e.dtype) else value

@@ -48,6 +48,8 @@ def _indices(s: Stmt) -> Iterator[Ix]:
         yield address(s.dst, s.at)
     if isinstance(s, Order | GroupPlaces):
         yield s.place.extent * 2  # runs are powers of two
+    for e in s.elements if isinstance(s, Order) else ():
+        yield from _indices(e)
     for f in fields(s):
         yield from _inside_field(getattr(s, f.name))
 

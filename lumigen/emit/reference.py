@@ -68,6 +68,7 @@ from lumigen.region import (
     substitute,
     walk,
 )
+from lumigen.tile import Order
 from lumigen.verify.region import implied, inside, reached
 
 BUILTIN = {Op.EXP2: "exp2", Op.LOG2: "log2", Op.SIN: "sin", Op.SQRT: "sqrt"}
@@ -98,8 +99,10 @@ def _function(kernel: LoweredKernel, dst: Buffer) -> Lines:
     element = Axis("element", elements(dst.dims))
     names.axes[element] = "element"
     root = _Scope(names, frozenset({element}))
-    if kernel.region.native:
-        _order_of(root, kernel.region, dst, element)
+    if kernel.region.native == "groups":
+        _groups_of(root, kernel.region, dst, element)
+    elif kernel.region.native:
+        _order_of(root, kernel, dst, element)
     for store in reversed([s for s in kernel.region.stores if s.dst == dst]):
         if kernel.region.native or _element_of(root, store, element):
             break
@@ -112,8 +115,32 @@ def _function(kernel: LoweredKernel, dst: Buffer) -> Lines:
     return names.uses.lines(head, body.indented(), "}")
 
 
-def _order_of(root: _Scope, region: Region, dst: Buffer, element: Axis) -> None:
-    """Lines that return a place in the order of a row: of long rows its rank is not counted as the region says."""
+def _order_of(root: _Scope, kernel: LoweredKernel, dst: Buffer, element: Axis) -> None:
+    """Lines that return a place in the order of a row, or what lies there: no rank is counted as the region says."""
+    (store,) = (s for s in kernel.region.stores if s.dst == dst)
+    (order,) = (s for s in kernel.program.statements() if isinstance(s, Order))
+    axes, _ = inverse(store, element)
+    for axis, value in axes.items():
+        root.lines.append(f"const int64_t {root.bind(axis)} = {root.index(value)};")
+    rank, count = root.index(ix(store.axes[-1])), root.index(order.count)
+    place = root.bind(order.place)
+    key = root.value(order.value).code
+    root.lines.append(f"const auto row = [&](int64_t {place}) {{ return {key}; }};")
+    descending = "true" if order.descending else "false"
+    function = root.names.ours("place_of_rank")
+    found = f"{function}({rank}, {count}, {descending}, row)"
+    values = [e.value for e in order.elements if e.dst == dst]
+    if values or order.shown != ix(order.place):
+        axis = Axis("found", order.place.extent)
+        root.lines.append(f"const int64_t {root.bind(axis)} = {found};")
+        there = {order.place: ix(axis)}
+        shown = [_as_double(root.value(substitute(v, there)), dst.dtype) for v in values]
+        (found,) = shown or [root.index(order.shown.substitute(there))]
+    root.lines.append(f"return {found};")
+
+
+def _groups_of(root: _Scope, region: Region, dst: Buffer, element: Axis) -> None:
+    """Lines that return an entry of the groups of a row."""
     (source,) = region.reads()
     kept, count = dst.dims[-1], source.dims[-1]
     start, rank = ix(element) // kept * count, ix(element) % kept
@@ -121,15 +148,9 @@ def _order_of(root: _Scope, region: Region, dst: Buffer, element: Axis) -> None:
         f"const int64_t start = {root.index(start)};",
         f"const auto row = [&](int64_t place) {{ return {root.names.buffer(source)}(start + place); }};",
     ]
-    if region.native == "groups":
-        sizes = f"{root.index(kept - count - 1)}, {root.index(count)}"
-        function = root.names.ours("entry_of_groups")
-        root.lines.append(f"return {function}({root.index(rank)}, {sizes}, row);")
-    else:
-        descending = "true" if region.native == "order_descending" else "false"
-        sizes = f"{root.index(rank)}, {root.index(count)}"
-        function = root.names.ours("place_of_rank")
-        root.lines.append(f"return {function}({sizes}, {descending}, row);")
+    sizes = f"{root.index(kept - count - 1)}, {root.index(count)}"
+    function = root.names.ours("entry_of_groups")
+    root.lines.append(f"return {function}({root.index(rank)}, {sizes}, row);")
 
 
 def _element_of(root: _Scope, store: Store, element: Axis) -> bool:

@@ -21,7 +21,7 @@ from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, Ix
 from lumigen.lower.scope import address
 from lumigen.ops import Op
-from lumigen.region import Expr, Monoid, Read, prim
+from lumigen.region import Expr, Monoid, Read, index, prim
 from lumigen.tile import (
     Accumulate,
     Accumulator,
@@ -54,6 +54,8 @@ class Dialect:
     wraps: bool  # signed integers wrap around, as its compiler is told
     counts: bool  # functions of rows are told the type of places
     packs: bool  # loops over lanes are told whether vectors are packets
+    warp: int  # threads that exchange directly
+    together: int  # elements that a thread may have on their way from memory
 
 
 class Statements:
@@ -71,20 +73,21 @@ class Statements:
         self.dims = dims
         self.dialect = dialect
         self.team = program.team
-        self.is_block = program.team == program.threads > 1  # all warps of a block share a row
+        # all of its warps share a row
+        self.is_block = program.team == program.threads > dialect.warp
         self.place = place
         self.packets = packets
         self.finished = {s.source for s in program.statements() if isinstance(s, Finish)}
         self.held = {s.name.name: s.element for s in program.statements() if isinstance(s, Hold)}
-        self.totals = {  # of the threads of a team
-            s.name for s in program.statements() if isinstance(s, Accumulator) and s.dealt
-        }
+        dealt = [s for s in program.statements() if isinstance(s, Accumulator) and s.dealt]
+        self.totals = {s.name for s in dealt if s.lanes is None}  # of the threads of a team
+        self.of_teams = {s.name for s in dealt if s.lanes is not None}
         self.dealt = 0  # loops around the statement whose points threads share
 
     def body(self) -> list[Lines]:
         """All of the program, ahead of it what its loops over lanes want to know."""
         parts = self.parts(self.program.body)
-        if self.finished and self.is_block:
+        if self.of_teams or (self.finished and self.is_block):
             parity = "int parity = 0;  // which array the next reduction of the block takes"
             parts = [Lines((parity,)), *parts]
         body = joined(parts)
@@ -97,8 +100,12 @@ class Statements:
         return [r.lines(f"either_way({r.packed()}, [&](auto packed) {{", body.indented(), "});")]
 
     def parts(self, stmts: Iterable[Stmt], lanes: Axis | None = None) -> list[Lines]:
-        """Each statement by itself."""
-        return [self.statement(s, self.renderer(lanes)) for s in stmts]
+        """Each statement by itself; one over lanes that stands outside their loop is of vectors, too."""
+
+        def of(s: Stmt) -> Axis | None:
+            return s.lanes if lanes is None and isinstance(s, Let | Advance) else lanes
+
+        return [self.statement(s, self.renderer(of(s))) for s in stmts]
 
     def lines(self, stmts: Iterable[Stmt], lanes: Axis | None = None) -> Lines:
         return joined(self.parts(stmts, lanes))
@@ -129,10 +136,7 @@ class Statements:
             case Accumulate():
                 return r.lines(self._accumulate(s, r))
             case Finish():
-                reduce = "reduce_add" if s.monoid is Monoid.SUM else "reduce_max"
-                parity = ", parity" if self.is_block else ""
-                value = f"{reduce}({r.use(s.source.name)}{parity})"
-                return r.lines(f"const {_type(s.name.dtype, None)} {s.name.name} = {value};")
+                return r.lines(self._finish(s, r))
             case For():
                 return self._for(s, r)
             case ScanLanes():
@@ -146,6 +150,14 @@ class Statements:
                 return r.lines(self._store_where(s, r))
             case _:
                 return self._matrix(s, r)
+
+    def _finish(self, s: Finish, r: Renderer) -> str:
+        how = "add" if s.monoid is Monoid.SUM else "max"
+        source, name = r.use(s.source.name), s.name.name
+        if s.source in self.of_teams:
+            return f"const Vec {name} = {how}_teams({source}, parity);"
+        parity = ", parity" if self.is_block else ""
+        return f"const {_type(s.name.dtype, None)} {name} = reduce_{how}({source}{parity});"
 
     def _when(self, s: When, r: Renderer) -> Lines:
         held = " && ".join(map(r.holds, s.conditions))
@@ -172,6 +184,8 @@ class Statements:
         match s:
             case Order():
                 way = "kDescending" if s.descending else "kAscending"
+                if s.held:
+                    return self._selected(s, way, r)
                 how = f"{way}, {self.place}" if self.dialect.counts else way
                 return r.lines(self._row(f"order_row<{how}>", s, s.kept, r))
             case GroupPlaces():
@@ -186,13 +200,24 @@ class Statements:
         key = f"[&]({self.place} {s.place.name}) {{ return {r.scalar(s.value).code}; }}"
         return f"{function}({dst}, {r.index(count)}, {r.index(s.place.extent)}, {key});"
 
+    def _selected(self, s: Order, way: str, r: Renderer) -> Lines:
+        """A call with what is stored of each of the first places of a row that a team holds."""
+        r.uses.headers.add("select.cuh")
+        kept, count, last = r.index(s.kept), r.index(s.count), s.at[-1] + s.rank
+        key = f"[&]({self.place} {s.place.name}) {{ return {r.scalar(s.value).code}; }}"
+        shown = StoreTile(s.dst, (*s.at[:-1], last), index(s.shown, s.dst.dtype), None)
+        stores = joined(r.lines(self._store(e, r)) for e in (shown, *s.elements))
+        put = f"[&]({self.place} {s.rank.name}, {self.place} {s.place.name}) {{"
+        head = f"select_row<{way}, {s.held}, {self.place}>({kept}, {count}, {key}, {put}"
+        return r.lines(head, stores.indented(), "});")
+
     def _accumulate(self, s: Accumulate, r: Renderer) -> str:
         name = r.use(s.into.name)
         if s.lanes is None:
             value = r.scalar(s.value)
             return f"{name} = {_combine(s.monoid, name, value, s.into.dtype, r.wraps)};"
         value = r.vector(s.value)
-        if s.into in self.finished:
+        if s.into in self.finished - self.of_teams:
             lanes = r.use("lanes")
             value = Text(f"zero_tail({value.code}, {lanes}, {neutral(s.monoid, f32)})")
         elif s.monoid is Monoid.SUM:
@@ -202,6 +227,8 @@ class Statements:
     def _for(self, s: For, r: Renderer) -> Lines:
         if s.lanes and not s.dealt:
             return self._for_lanes(s, r)
+        if s.parts:
+            return self._for_points(s, r)
         axis, start, hi = s.axis.name, r.index(s.lo), r.index(s.hi)
         step = f"{axis} += {s.step}" if s.step != 1 else f"++{axis}"
         if s.dealt:
@@ -215,7 +242,10 @@ class Statements:
         self.dealt -= s.dealt
         # what a thread reads in many turns goes out together
         sums = self.packets is not None and any(isinstance(x, Accumulate) for x in s.body)
-        unrolled = ["#pragma unroll 8"] if sums else []
+        turns = s.hi.const if s.lo == 0 and s.step == 1 and s.hi.is_const else 0
+        most = self.dialect.together // max(1, self.program.width)
+        together = turns if 8 < turns <= most else 8
+        unrolled = [f"#pragma unroll {together}"] if sums else []
         head = f"for ({self.place} {axis} = {start}; {axis} < {hi}; {step}) {{"
         return r.lines(*unrolled, head, inner.indented(), "}")
 
@@ -234,9 +264,15 @@ class Statements:
         else:
             axis = inner.named(axis)
         if not s.parts:
-            every = "for_scan" if self.packets is not None and is_scan(s) else "for_lanes"
+            every = "for_lanes" if self.packets is None else _every(s)
             head = f"{every}({over}, [&]({self.place} {axis}, auto lanes) {{"
             return r.lines(head, inner.indented(), "});")
+        body = joined([self._held_names(inner), inner])
+        head = f"for_parts<{s.parts}>({over}, [&](int part, {self.place} {axis}, auto lanes) {{"
+        return r.lines(head, body.indented(), "});")
+
+    def _held_names(self, inner: Lines) -> Lines:
+        """The vectors of this part that are held and named in these lines."""
         held = (
             f"const Vec {n} = widened({n}_parts[part]);"
             if element in WIDENED
@@ -244,8 +280,22 @@ class Statements:
             for n, element in self.held.items()
             if n in inner.names
         )
-        body = joined([Lines(tuple(held)), inner])
-        head = f"for_parts<{s.parts}>({over}, [&](int part, {self.place} {axis}, auto lanes) {{"
+        return Lines(tuple(held))
+
+    def _for_points(self, s: For, r: Renderer) -> Lines:
+        """The points of a team in parts, inside a loop over lanes."""
+        axis, over = s.axis.name, r.index(s.hi - s.lo)
+        inner = self.lines(s.body, r.lanes)
+        if s.lo != 0:
+            place = f"const {self.place} {axis} = {r.index(s.lo)} + {axis}_offset;"
+            inner = joined([Lines((place,)), inner])
+            axis = f"{axis}_offset"
+        else:
+            axis = inner.named(axis)
+        body = joined([self._held_names(inner), inner])
+        head = (
+            f"for_points<{s.parts}>({over}, [&]([[maybe_unused]] int part, {self.place} {axis}) {{"
+        )
         return r.lines(head, body.indented(), "});")
 
     def _scan(self, s: ScanLanes, r: Renderer) -> Lines:
@@ -295,6 +345,13 @@ def _start(s: Accumulator, r: Renderer) -> str:
         return _value(s.start, s.lanes, r)
     start = neutral(s.monoid, s.name.dtype)
     return start if s.lanes is None else f"splat({start})"
+
+
+def _every(s: For) -> str:
+    """The function that runs a loop over lanes."""
+    if any(isinstance(x, Finish) for x in s.body):
+        return "for_stretch"
+    return "for_scan" if is_scan(s) else "for_lanes"
 
 
 def is_scan(s: For) -> bool:

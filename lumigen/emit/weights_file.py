@@ -8,13 +8,15 @@ no file.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.stride_tricks import as_strided
 
 from lumigen.dtype import DTYPES
 from lumigen.emit import manifest
@@ -26,31 +28,39 @@ from lumigen.weights import CONVERTED, fitted, missing, read_header
 from lumigen.weights import StoredTensor as Tensor
 
 Array = npt.NDArray[np.generic]
+Bytes = npt.NDArray[np.uint8]
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 BY_NUMPY = {np.dtype(d.numpy).name: d for d in DTYPES}  # as manifests name types
-BLOCK = 1 << 20  # words that are hashed at a time
-
-
-@dataclass(frozen=True)
-class PackedWeights:
-    """A weights file in memory; `hash` is of its data, as the runtime's `weights_verify` has it."""
-
-    hash: str
-    header: bytes
-    data: npt.NDArray[np.uint8]
-
-    def write(self, path: Path) -> None:
-        with whole_file(path) as file:
-            file.write(self.header)
-            file.write(self.data.data)
+BLOCK = 1 << 18  # bytes that are hashed at a time: the passes of numpy stay in a cache
+PART = 1 << 22  # bytes that are packed at a time
 
 
 @dataclass(frozen=True)
 class _PackedTensor:
+    """A tensor as the file has it; `parts` yields its `size` bytes anew each time, a few at once."""
+
     name: str
     dtype: str
     shape: tuple[int, ...]
-    data: npt.NDArray[np.uint8]
+    item: int
+    size: int
+    parts: Callable[[], Iterator[Bytes]]
+
+
+@dataclass(frozen=True)
+class PackedWeights:
+    """A weights file that is packed as written; `hash` is of its data, as the runtime's `weights_verify` has it."""
+
+    hash: str
+    header: bytes
+    tensors: tuple[_PackedTensor, ...]
+
+    def write(self, path: Path) -> None:
+        with whole_file(path) as file:
+            file.write(self.header)
+            for tensor in self.tensors:
+                for part in tensor.parts():
+                    file.write(part.data)
 
 
 def pack(weight: Array, layout: Panels) -> Array:
@@ -58,31 +68,52 @@ def pack(weight: Array, layout: Panels) -> Array:
 
     In pairs of (n / width, depth / 2, width, 2).
     """
+    return np.concatenate(list(_panels(weight, layout)))
+
+
+def _panels(weight: Array, layout: Panels) -> Iterator[Array]:
+    """What `pack` gives, a few whole panels at a time."""
     flat = weight.reshape(-1)
-    n = np.arange(layout.n)[:, None] * layout.n_stride + layout.base
-    k = np.arange(layout.k)[None, :] * layout.k_stride
-    panels = -(-layout.n // layout.width)
+    strides = (layout.n_stride * flat.itemsize, layout.k_stride * flat.itemsize)
+    rows = as_strided(flat[layout.base :], (layout.n, layout.k), strides, writeable=False)
     side = 2 if layout.pairs else 1
-    out = np.zeros((panels * layout.width, layout.depth), dtype=weight.dtype)
-    out[: layout.n, : layout.k] = flat[n + k]
-    blocks = out.reshape(panels, layout.width, layout.depth // side, side)
-    return np.ascontiguousarray(blocks.transpose(0, 2, 1, 3)).reshape(-1)
+    step = layout.width * max(1, PART // (layout.width * layout.depth * flat.itemsize))
+    for first in range(0, layout.n, step):
+        some = rows[first : first + step]
+        panels = -(-len(some) // layout.width)
+        out = np.zeros((panels * layout.width, layout.depth), dtype=weight.dtype)
+        out[: len(some), : layout.k] = some
+        blocks = out.reshape(panels, layout.width, layout.depth // side, side)
+        yield np.ascontiguousarray(blocks.transpose(0, 2, 1, 3)).reshape(-1)
 
 
-def data_hash(data: npt.NDArray[np.uint8]) -> int:
-    """The runtime's hash of the data of a weights file; `runtime/safetensors.h` defines it."""
-    total = np.zeros((), dtype=np.uint64)
-    whole = data.size // 8 * 8
+def data_hash(parts: Iterable[Bytes]) -> int:
+    """The runtime's hash of the data of a weights file, given in parts; `runtime/safetensors.h` defines it."""
+    total, size = np.zeros((), dtype=np.uint64), 0
     with np.errstate(over="ignore"):
-        for start in range(0, whole, 8 * BLOCK):
-            words = data[start : min(start + 8 * BLOCK, whole)].view("<u8")
-            steps = np.arange(start // 8 + 1, start // 8 + 1 + words.size, dtype=np.uint64)
+        for block in _blocks(parts):
+            words = np.pad(block, (0, -block.size % 8)).view("<u8")
+            steps = np.arange(size // 8 + 1, size // 8 + 1 + words.size, dtype=np.uint64)
             total = total + _mix(words + steps * GOLDEN).sum(dtype=np.uint64)
-        if whole < data.size:
-            word = np.frombuffer(data[whole:].tobytes().ljust(8, b"\0"), dtype="<u8")
-            total = total + _mix(word + np.uint64(whole // 8 + 1) * GOLDEN)[0]
-        total = total + _mix(np.array([data.size], dtype=np.uint64))[0]
+            size += block.size
+        total = total + _mix(np.array([size], dtype=np.uint64))[0]
     return int(total)
+
+
+def _blocks(parts: Iterable[Bytes]) -> Iterator[Bytes]:
+    """The same bytes in blocks of one size, other than the last."""
+    block, filled = np.empty(BLOCK, np.uint8), 0
+    for part in parts:
+        at = 0
+        while at < part.size:
+            count = min(BLOCK - filled, part.size - at)
+            block[filled : filled + count] = part[at : at + count]
+            at, filled = at + count, filled + count
+            if filled == BLOCK:
+                yield block
+                filled = 0
+    if filled:
+        yield block[:filled]
 
 
 def _mix(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
@@ -117,36 +148,52 @@ def pack_weights(model: CompiledModel, arrays: Mapping[str, Array], source: str)
             metadata[f"lumigen.layout.{tensor.name}"] = manifest.packing(stored)
     # Sizes that are multiples of 64 first: then every one of them is aligned, and no gap is left,
     # which other readers refuse. What remains is sorted so that each is aligned to its elements.
-    tensors.sort(key=lambda t: (t.data.size % ALIGNMENT != 0, -_item_bytes(t), t.name))
-    data = np.concatenate([t.data for t in tensors]) if tensors else np.zeros(0, np.uint8)
-    metadata["lumigen.hash"] = found = f"{data_hash(data):016x}"
-    metadata["lumigen.model"] = model.name
+    tensors.sort(key=lambda t: (t.size % ALIGNMENT != 0, -t.item, t.name))
+    found = f"{data_hash(part for t in tensors for part in t.parts()):016x}"
+    metadata |= {"lumigen.hash": found, "lumigen.model": model.name}
+    return PackedWeights(found, _header(tensors, metadata), tuple(tensors))
+
+
+def _header(tensors: Sequence[_PackedTensor], metadata: Mapping[str, str]) -> bytes:
     header: dict[str, object] = {"__metadata__": dict(sorted(metadata.items()))}
     begin = 0
     for t in tensors:
-        end = begin + t.data.size
+        end = begin + t.size
         header[t.name] = {"dtype": t.dtype, "shape": list(t.shape), "data_offsets": [begin, end]}
         begin = end
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-(len(text) + 8) % ALIGNMENT)
-    return PackedWeights(found, len(text).to_bytes(8, "little") + text, data)
-
-
-def _item_bytes(tensor: _PackedTensor) -> int:
-    count = int(np.prod(tensor.shape, dtype=np.int64)) or 1
-    return tensor.data.size // count
+    return len(text).to_bytes(8, "little") + text
 
 
 def _stored_tensor(
     stored: Stored, model: CompiledModel, arrays: Mapping[str, Array], source: str
 ) -> _PackedTensor:
-    array = np.ascontiguousarray(_array_of(stored, arrays, source))
-    if stored.layout is None:
-        dtype, shape = SAFETENSORS_DTYPES[stored.weight.dtype.name], stored.weight.shape
-        return _PackedTensor(stored.weight.name, dtype, shape, array.reshape(-1).view(np.uint8))
-    flat = pack(array, stored.layout).view(np.uint8)
-    flat = np.pad(flat, (0, -flat.size % ALIGNMENT))
-    return _PackedTensor(packed_name(stored, model.weights), "U8", (flat.size,), flat)
+    weight, layout = stored.weight, stored.layout
+    item = np.dtype(weight.dtype.numpy).itemsize
+
+    def array() -> Array:
+        return np.ascontiguousarray(_array_of(stored, arrays, source))
+
+    if layout is None:
+        shape = weight.shape
+        size = math.prod(shape) * item
+
+        def whole() -> Iterator[Bytes]:
+            yield array().reshape(-1).view(np.uint8)
+
+        return _PackedTensor(
+            weight.name, SAFETENSORS_DTYPES[weight.dtype.name], shape, item, size, whole
+        )
+    used = layout.elements * item
+    size = used + -used % ALIGNMENT
+
+    def panels() -> Iterator[Bytes]:
+        for part in _panels(array(), layout):
+            yield part.view(np.uint8)
+        yield np.zeros(size - used, np.uint8)
+
+    return _PackedTensor(packed_name(stored, model.weights), "U8", (size,), 1, size, panels)
 
 
 def _array_of(stored: Stored, arrays: Mapping[str, Array], source: str) -> Array:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
-from lumigen.dtype import f64, u8
+from lumigen.dtype import f32, f64, u8
 from lumigen.errors import BadArgument, DtypeMismatch
 from lumigen.frontend.compare import INF, eq, isnan, maximum, minimum, where
 from lumigen.frontend.extents import check_extent
@@ -432,15 +432,15 @@ def floor_divide(a: Operand, b: Operand) -> Edge:
 
 
 def _whole_quotient(a: Edge, b: Edge) -> Edge:
-    """floor(a / b) of integers, exactly: that of a - a mod b, in f64, then that of what it left over.
+    """floor(a / b) of integers, exactly: that of a - a mod b, in f64, then that of what it left over; of u8 in f32.
 
     What is left, (a - a mod b) - first * b, is a multiple of b, and 0 unless the quotient has more digits than f64.
     Then b is small and so is this, so that it is exact although each of its parts may wrap around. Of u8 nothing is
     left over: its quotients are far from whole numbers, once half is added.
     """
-    over = recip(cast(b, f64))
     if a.dtype is u8:
-        return cast(floor(mul(add(cast(a, f64), 0.5), over)), u8)
+        return cast(floor(mul(add(cast(a, f32), 0.5), recip(cast(b, f32)))), u8)
+    over = recip(cast(b, f64))
 
     def near(x: Edge) -> Edge:
         return cast(floor(add(mul(x, over), 0.5)), a.dtype)

@@ -140,6 +140,8 @@ class _Task:
     axes: dict[Axis | Dim, Any]
     locals: dict[str, Any] = field(default_factory=dict[str, Any])
     packed: dict[tuple[str, int], Array] = field(default_factory=dict[tuple[str, int], Array])
+    part: int | None = None  # the point of a loop in parts that is inside a loop over lanes
+    kept: dict[int | None, dict[str, Any]] = field(default_factory=dict[int | None, dict[str, Any]])
 
     def run(self, body: Iterable[Stmt]) -> None:
         for s in body:
@@ -153,6 +155,8 @@ class _Task:
                 self.axes[s.axis] = self.ix(s.value)
             case Let() | Keep() | ScanCarry() | Advance():
                 self.locals[s.name.name] = self.value(s.value)
+                if isinstance(s, Keep):
+                    self.kept.setdefault(self.part, {})[s.name.name] = self.locals[s.name.name]
             case Accumulator():
                 self.locals[s.name.name] = self.start(s)
             case Accumulate():
@@ -265,8 +269,11 @@ class _Task:
             points = [np.arange(lo, hi)] if hi > lo else []
         for point in points:
             self.axes[s.axis] = point
+            self.part = point if s.parts and not s.lanes else None
+            self.locals |= self.kept.setdefault(self.part, {})
             self.run(s.body)
         self.axes.pop(s.axis, None)
+        self.part = None
 
     def accumulate(self, s: Accumulate) -> None:
         value, total = self.value(s.value), self.locals[s.into.name]
@@ -298,14 +305,19 @@ class _Task:
         del self.axes[s.row], self.axes[s.column]
 
     def order(self, s: Order | GroupPlaces) -> None:
-        self.axes[s.place] = np.arange(self.number(s.place.extent))
+        count = s.count if isinstance(s, Order) else s.place.extent
+        self.axes[s.place] = np.arange(self.number(count))
         values = np.broadcast_to(self.value(s.value), np.shape(self.axes[s.place]))
-        del self.axes[s.place]
         if isinstance(s, GroupPlaces):
             places = NATIVE["groups"](values, self.number(s.groups) + 1 + len(values))
         else:
             rule = NATIVE["order_descending" if s.descending else "order"]
-            places = rule(values, self.number(s.kept))
+            self.axes[s.place] = rule(values, self.number(s.kept))
+            places = np.asarray(self.ix(s.shown))
+            self.axes[s.rank] = np.arange(len(places))
+            self.run(s.elements)
+            del self.axes[s.rank]
+        del self.axes[s.place]
         self.memory[s.dst.name][
             self.inside(s.dst, self.element(s.dst, s.at) + np.arange(len(places)))
         ] = places

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from lumigen.condition import Cmp
 from lumigen.cost import Cost, computed_in, cost
 from lumigen.dtype import DType, f32
-from lumigen.errors import LoweringFailed, SourceLocation
+from lumigen.errors import SourceLocation
 from lumigen.graph import Graph, tensor_of
 from lumigen.index import Dim, Ix, ix
 from lumigen.kernel_words import RESERVED
@@ -36,13 +36,15 @@ from lumigen.lower.operand_names import (
 from lumigen.lower.partition import partition
 from lumigen.lower.parts import Part, take_parts
 from lumigen.lower.periodic import periodic
+from lumigen.lower.pieces_in_place import place_pieces
+from lumigen.lower.plan_region import Candidate
 from lumigen.lower.retype import retype_temporaries
 from lumigen.lower.skeletons import Skeletons
 from lumigen.lower.slices import Slice, take_slices
 from lumigen.lower.window import windowed
 from lumigen.names import counted, identifier, numbered
 from lumigen.ops import Op
-from lumigen.plan import Illegal, KernelPlan, RegionPlan
+from lumigen.plan import KernelPlan, RegionPlan
 from lumigen.printer.title import word
 from lumigen.program import (
     Argument,
@@ -170,12 +172,43 @@ def assemble(
 
     Each of `architectures` may have kernels of its own, with a guard. `pick` says which candidate a region runs as.
     """
-    model = _Model(device, dtype, architectures, pick)
-    prepared = [(name, graph, model.prepare(graph)) for name, graph in entries]
-    programs = tuple(model.entry(name, graph, found) for name, graph, found in prepared)
-    kernels = tuple(replace(k, lines=tuple(model.lines[k.name])) for k in model.kernels)
-    stored = tuple(model.stored.values())
-    return LoweredModel(programs, stored, kernels, states_of(entries), model.counters)
+    return CutUp.of(entries, device, dtype, architectures).lowered(pick)
+
+
+@dataclass(frozen=True)
+class CutUp:
+    """A model as regions: it can be lowered many times, whatever each of these runs as."""
+
+    model: _Model
+    entries: tuple[tuple[str, Graph, _Prepared], ...]
+
+    @staticmethod
+    def of(
+        entries: tuple[tuple[str, Graph], ...],
+        device: Device,
+        dtype: DType,
+        architectures: tuple[str, ...],
+    ) -> CutUp:
+        """The regions of all entries."""
+        model = _Model(device, dtype, architectures)
+        return CutUp(model, tuple((name, graph, model.prepare(graph)) for name, graph in entries))
+
+    def lowered(self, pick: Pick = heuristic) -> LoweredModel:
+        """The model with the candidates that are picked."""
+        of = self.model
+        model = _Model(
+            of.device,
+            of.dtype,
+            of.architectures,
+            pick,
+            labels=of.labels,
+            parts=of.parts,
+            permuted=of.permuted,
+        )
+        programs = tuple(model.entry(*entry) for entry in self.entries)
+        kernels = tuple(replace(k, lines=tuple(model.lines[k.name])) for k in model.kernels)
+        states = states_of(tuple((name, graph) for name, graph, _ in self.entries))
+        return LoweredModel(programs, tuple(model.stored.values()), kernels, states, model.counters)
 
 
 def states_of(entries: tuple[tuple[str, Graph], ...]) -> tuple[StateInfo, ...]:
@@ -272,8 +305,10 @@ class _Model:
             self.skeletons.in_loops,
             lambda region: self.device.runs_whole(region, f32),
             self.whole,
+            self.device.selects,
         )
         regions = join_grids(regions, self.skeletons.in_loops, self.beside, self.whole)
+        regions = place_pieces(regions, self.skeletons.in_loops)
         labels = labels_of(graph, regions)
         forms: list[tuple[Region, Canonical, tuple[Repeat, ...]]] = []
         for region in regions:
@@ -335,8 +370,9 @@ class _Model:
                 self.kernel(b, plan, sizes, words, form.region) for b, plan, sizes in each
             )
             self.by_region[form.region] = _Lowered(candidate.plan, built, named)
-            if len(named) == 1 and not form.region.native:
-                self.special[named[0].name] = self.special_kernels(named[0], words)
+            own = self.special_kernels(candidate, words, form.region)
+            if own:
+                self.special[named[0].name] = own
         lowered = self.by_region[form.region]
         kernels = lowered.kernels
         actual = {names.get(new, new): old for new, old in form.binding}
@@ -385,21 +421,14 @@ class _Model:
         return made
 
     def special_kernels(
-        self, general: LoweredKernel, words: Mapping[str, str]
+        self, found: Candidate, words: Mapping[str, str], of: Region
     ) -> tuple[_Special, ...]:
         """For each architecture that has some, its own kernels of the same plan."""
-        plan, out = general.plan, list[_Special]()
-        assert plan is not None
-        for special in self.device.special:
-            if special.architecture not in self.architectures:
-                continue
-            for conditions, sizes in special.schedules(plan):
-                built = self.device.build(plan, sizes)
-                if isinstance(built, Illegal):
-                    raise LoweringFailed(step="special_kernels", what=built.reason)
-                own = self.kernel(built, plan, sizes, words)
-                out.append((special.architecture, conditions, own))
-        return tuple(out)
+        return tuple(
+            (v.architecture, v.conditions, self.kernel(v.built, plan, v.sizes, words, of))
+            for v in self.device.variants(found, self.architectures)
+            for plan in found.plan.kernels
+        )
 
     def to_align(
         self, program: TileProgram, actual: dict[Buffer, Buffer]

@@ -89,11 +89,15 @@ def find_loops_beside(
         plan = plan_sweeps(own, machine)
         if len(plan.root) > 1:
             return None  # a fold of each work tile, which the others have no use for
-        each.append((plan, schedule(plan)))
+        sizes = schedule(plan)
+        if sizes.builder not in ("simt", "transposed"):
+            return None  # blocks that do not share rows
+        each.append((plan, sizes))
     alike = {
         (
             sizes.builder,
             sizes.get("width", 0),
+            sizes.get("threads", 0),
             sizes.get("side", 0) or team_of(plan, sizes, machine),
         )
         for plan, sizes in each

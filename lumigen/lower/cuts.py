@@ -13,6 +13,7 @@ from itertools import chain, combinations
 
 from lumigen.dtype import computed
 from lumigen.graph import Node
+from lumigen.index import Axis
 from lumigen.lower.contractions import (
     contractions_beside,
     has_nested_contraction,
@@ -26,6 +27,7 @@ from lumigen.lower.contractions import (
     is_plain,
     is_product_of_one_row,
     is_scored,
+    product_factors,
     reductions_beside,
     volume,
     volume_of,
@@ -38,7 +40,7 @@ from lumigen.lower.positions import bound_by, is_compared, picked_by
 from lumigen.lower.repeated import repeated
 from lumigen.lower.skeletons import Skeletons, becomes_states, is_only_folded, is_product
 from lumigen.ops import SOURCES, TRANSCENDENTALS, Op
-from lumigen.region import Reduce, Region, free_axes, walk
+from lumigen.region import Expr, Reduce, Region, free_axes, walk
 
 FirstRule = Callable[[CutGraph], Iterable[Node]]
 Rule = Callable[[CutGraph, Skeletons], Iterable[Node]]
@@ -103,9 +105,17 @@ def computed_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
     consumed tile by tile. Nor if all that becomes of the contraction are states of a row. Nor if all that reads it are
     products that are to compute it. Nor if integers that are read bound its loop, as a position does in a
     cache: only the loop of the reduction leaves out what lies beyond them.
-    Nor products of one row where their loop costs less than to store them.
+    Nor products of one row where their loop costs less than to store them. What is nested deeper than that is stored
+    from the inside: a fold around what is left may be one that a skeleton has.
     """
-    return [_kept(g, f) for f, stays in _wanted_operands(g, skeletons, n) if not stays]
+    out: dict[Node, None] = {}
+    for f, stays in _wanted_operands(g, skeletons, n):
+        if not stays:
+            nested = (
+                x for m in g.inside(f) for x, held in _wanted_operands(g, skeletons, m) if held
+            )
+            out.update((_kept(g, x), None) for x in ([*nested] or [f]))
+    return list(out)
 
 
 def large_values(g: CutGraph, _: Skeletons, n: Node) -> list[Node]:
@@ -147,10 +157,12 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
     values, storing = tuple(value for _, value in factors), skeletons.storing
     contracts = is_contraction(values, axes, bound)
     contracts |= skeletons.one_row and is_product_of_one_row(values, axes, bound)
+    contracts = contracts and _reduces(g, n)
     for node, value in factors:
         if node.op in SOURCES or node in g.cut:
             continue
         varying = any(free_axes(r) & set(bound) for r in walk([value]) if isinstance(r, Reduce))
+        varying = varying and not _is_of_rows(skeletons, value, bound)
         wanted = varying or (contracts and not is_plain(value))
         # windows show a value again and again, which makes it no larger
         size = min(volume_of(node.shape), volume(free_axes(value)))
@@ -165,7 +177,21 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
             expands |= whole and is_only_folded(g, skeletons, node, axes)
         if wanted and not expands:
             bounded = is_bounded_by_data(value, bound, one_row=skeletons.one_row)
-            yield node, bounded or (is_short and is_scored(value))
+            # a fold has a sum for each point of these, for each of the value's rows
+            few = volume(set(axes) - free_axes(value)) <= storing.row_of_fold
+            yield node, bounded or (is_short and few and is_scored(value))
+
+
+def _is_of_rows(skeletons: Skeletons, value: Expr, bound: tuple[Axis, ...]) -> bool:
+    """Whether a reduction's terms need reductions of rows alone, each once for all terms of a long row.
+
+    Not of products, whose results are stored or folded.
+    """
+    inside = [r for r in walk([value]) if isinstance(r, Reduce)]
+    varying = frozenset(a for r in inside for a in free_axes(r))
+    along = [a for a in bound if a not in varying]
+    products = any(product_factors(r, one_row=skeletons.one_row) is not None for r in inside)
+    return volume(along) >= skeletons.storing.long_row and not products
 
 
 # ---- of regions ----
@@ -272,10 +298,10 @@ def reductions_of_versions(g: CutGraph, skeletons: Skeletons) -> list[Node]:
 def refused_whole(g: CutGraph, skeletons: Skeletons) -> list[Node]:
     """What regions that would compute a contraction again and again are to read instead.
 
-    The last value on the way that a skeleton runs whole: then only what is done to it is not in the same kernel. Where
-    there is none, the operand of the reduction that the contraction is inside, with all that is done to it on the way;
-    the contraction itself where that operand is no node of its own. Nothing where a skeleton runs the region whole; all
-    of it where one does, but not as an output sees it.
+    The last value on the way that a skeleton runs whole: then only what is done to it is not in the same kernel. Before
+    that what is computed for the scores of one row. Where there is neither, the operand of the reduction that the
+    contraction is inside, with all that is done to it on the way; the contraction itself where that operand is no node
+    of its own. Nothing where a skeleton runs the region whole; all of it where one does, but not as an output sees it.
     """
     bounded = {node for n in g.order for node, stays in _wanted_operands(g, skeletons, n) if stays}
     together = {
@@ -296,6 +322,9 @@ def refused_whole(g: CutGraph, skeletons: Skeletons) -> list[Node]:
         if nested and not skeletons.runs_whole(g.region(root)):
             if mapped := [n for n in inside if _is_mapped(g, skeletons, n)]:
                 out.update(dict.fromkeys(mapped))
+                continue
+            if computed := _computed_for_scores(g, skeletons, inside):
+                out.update(dict.fromkeys(computed))
                 continue
             if whole := _last_whole(g, skeletons, root, inside):
                 out.update(dict.fromkeys(whole))
@@ -387,6 +416,22 @@ def contractions_wanted_in_parts(g: CutGraph, skeletons: Skeletons) -> list[Node
             large = g.bound_axes(n) in guarded and _has_many_terms(g, skeletons, n)
             if large and n is not root and is_product(g, skeletons, n):
                 out[_with_map(g, n, root, beside)] = None
+    return list(out)
+
+
+def reductions_after_products(g: CutGraph, skeletons: Skeletons) -> list[Node]:
+    """Reductions that a product's elements would each compute after it, as of what divides a row; with their maps."""
+    most = skeletons.storing.after
+    out: dict[Node, None] = {}
+    for root in g.roots() if most else ():
+        beside = g.beside(root)
+        others = [n for n in beside if not is_product(g, skeletons, n) and _reduces(g, n)]
+        long = [n for n in others if n is not root and volume(g.bound_axes(n)) > most]
+        if len(others) == len(beside) or not long:
+            continue
+        region = g.region(root)
+        if not skeletons.in_loops(region) and not skeletons.runs_whole(region):
+            out.update(dict.fromkeys(_with_map(g, n, root, beside) for n in long))
     return list(out)
 
 
@@ -573,6 +618,28 @@ def _kept(g: CutGraph, n: Node) -> Node:
     return _kept(g, x) if is_less and not is_stored else n
 
 
+def _computed_for_scores(g: CutGraph, skeletons: Skeletons, inside: list[Node]) -> list[Node]:
+    """What many products of one row multiply that is computed, as a query that is scaled, and that holds no product.
+
+    A fold around them multiplies what memory has. Operands of more rows are stored anyway.
+    """
+    out: dict[Node, None] = {}
+    for n in inside:
+        score = g.inlined(n)[1]
+        if n.op is not Op.SUM_REDUCE or not is_scored(score):
+            continue
+        for f, value in g.factors(n):
+            read = volume(free_axes(score) - free_axes(value))
+            known = f.op in SOURCES or f in g.cut or is_plain(value)
+            if (
+                not known
+                and read >= skeletons.storing.table
+                and not holds_scores(value, one_row=True)
+            ):
+                out[_kept(g, f)] = None
+    return list(out)
+
+
 def _innermost(g: CutGraph, nodes: list[Node]) -> list[Node]:
     """Those that hold none of the others: what is left of the region may run whole once they are stored."""
     return [n for n in nodes if not set(g.inside(n)) & ({*nodes} - {n})]
@@ -656,6 +723,7 @@ CUTS = Cuts(
         contractions_in_loops,
         repeated_reductions,
         contractions_wanted_in_parts,
+        reductions_after_products,
         repeated_values,
     ),
 )

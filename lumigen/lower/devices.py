@@ -6,7 +6,7 @@ that the builders realise is the heuristic's. The rows stand in `targets`, made 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -17,13 +17,14 @@ from lumigen.errors import LoweringFailed
 from lumigen.index import extent_of
 from lumigen.lower.built import Built
 from lumigen.lower.contract import find_products
-from lumigen.lower.order import Keeps, plan_order
+from lumigen.lower.order import Keeps, PartOf, plan_order
 from lumigen.lower.pieces import plan_pieces
 from lumigen.lower.plan_region import (
     Candidate,
     Scheduled,
     candidate,
     candidates_of_scans,
+    parts_beside,
     plan_loops,
 )
 from lumigen.lower.scan import is_scan
@@ -57,6 +58,16 @@ class Special:
 
 
 @dataclass(frozen=True)
+class SpecialKernel:
+    """A kernel that runs on one architecture, where conditions hold."""
+
+    architecture: str
+    conditions: tuple[Cmp, ...]
+    sizes: Schedule
+    built: Built
+
+
+@dataclass(frozen=True)
 class Device:
     """A row. `products` yields plans of products and of folds around one; vector loops run any region."""
 
@@ -66,7 +77,9 @@ class Device:
     builders: Mapping[str, Builder]
     runs_whole: Callable[[Region, DType], bool]  # with temporaries of f32 held in the type
     keeps: Keeps  # of native kernels that order rows
-    slower: Products | None = None  # plans than those before
+    part_of: PartOf = lambda _length, _kept: 0  # the same
+    selects: Callable[[Region], bool] = lambda _: False  # whether teams do that hold its rows
+    rows_in_one_loop: Products | None = None  # where other plans take less time
     special: tuple[Special, ...] = ()
     one_row: bool = False  # a vector times weights is a product like others
     beside: Callable[[Region], bool] = lambda _: False  # whether a launch has a grid for each store
@@ -75,7 +88,8 @@ class Device:
     def space(self, region: Region) -> Iterator[Candidate]:
         """What a canonical region can run as, the heuristic's choice first."""
         if region.native:
-            plan = plan_order(region, partial(plan_sweeps, machine=self.machine), self.keeps)
+            copied = partial(plan_sweeps, machine=self.machine)
+            plan = plan_order(region, copied, self.keeps, self.part_of)
             yield candidate(plan, self.schedule)
             return
         if is_scan(region):
@@ -86,9 +100,12 @@ class Device:
         pieces = plan_pieces(region, self.machine)
         if pieces is not None:
             yield candidate(RegionPlan(region, (pieces,)), self.schedule)
-        yield candidate(plan_loops(region, self.machine), self.schedule)
-        if self.slower is not None:
-            yield from self.slower(region, self.schedule)
+        loops = plan_loops(region, self.machine)
+        for plan in (parts_beside(loops, self.machine), loops):
+            if plan is not None:
+                yield candidate(plan, self.schedule)
+        if self.rows_in_one_loop is not None:
+            yield from self.rows_in_one_loop(region, self.schedule)
 
     def changes(self, found: Candidate) -> Iterator[Candidate]:
         """Every candidate that is one decision away from another one."""
@@ -125,6 +142,26 @@ class Device:
                 return found, built
             reasons.append(built.reason)
         raise LoweringFailed(step="lower", what=f"no plan is realised: {'; '.join(reasons)}")
+
+    def variants(self, found: Candidate, architectures: Collection[str]) -> Iterator[SpecialKernel]:
+        """What runs instead of a plan's one kernel on some of these architectures, each in the order that it is asked.
+
+        A schedule that `found` wants and that its builder refuses is the heuristic's.
+        """
+        if len(found.plan.kernels) != 1 or found.plan.region.native:
+            return
+        (plan,), wanted = found.plan.kernels, iter(found.special)
+        for special in self.special:
+            if special.architecture not in architectures:
+                continue
+            for conditions, heuristic in special.schedules(plan):
+                own = next(wanted, heuristic)
+                built = self.build(plan, own)
+                if isinstance(built, Illegal):
+                    own, built = heuristic, self.build(plan, heuristic)
+                if isinstance(built, Illegal):
+                    raise LoweringFailed(step="variants", what=built.reason)
+                yield SpecialKernel(special.architecture, conditions, own, built)
 
     def in_loops(self, region: Region) -> bool:
         """Whether a region runs as vector loops."""

@@ -5,6 +5,12 @@ product, has an axis for each of its factors, so that index sets say which of th
 
     out[i] = sum over k of a[i//8, k]*b[i%8, k]
     out[8*i_outer + i_inner] = sum over k of a[i_outer, k]*b[i_inner, k]
+
+So does, in vector loops, an axis of a reduction, where all quotients and remainders of it that are read at go away. The
+scale of a block is then read once for the block, and what lies in its bits is found without a division:
+
+    sum over k of x[k]*q[k]*s[k//32]
+    sum over k_outer, k_inner of x[32*k_outer + k_inner]*q[32*k_outer + k_inner]*s[k_outer]
 """
 
 from __future__ import annotations
@@ -13,8 +19,20 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from lumigen.index import Axis, Ix, Quotient, Remainder, ix
+from lumigen.lower.axes import unify_axes
 from lumigen.lower.scope import address
-from lumigen.region import Read, Reduce, Scan, Store, substitute, walk
+from lumigen.region import (
+    Expr,
+    Read,
+    Reduce,
+    Region,
+    Scan,
+    Store,
+    rebuild,
+    reduce,
+    substitute,
+    walk,
+)
 
 
 def split_axes(store: Store) -> Store:
@@ -47,3 +65,55 @@ def _parts(store: Store) -> Iterator[tuple[Axis, Ix]]:
                         whole = atom.numerator is ix(axis) and not size.axes
                         if whole and axis.extent % size == 0 and axis.extent != size:
                             yield axis, size
+
+
+def split_reductions(region: Region, least: int) -> Region:
+    """The region, its reductions over factors of their axes, of which the innermost have `least` points or more."""
+    memo: dict[Expr, Expr] = {}
+
+    def visit(e: Expr) -> Expr:
+        if e not in memo:
+            out = rebuild(e, visit, lambda i: i)
+            memo[e] = _over_factors(out, least) if isinstance(out, Reduce) else out
+        return memo[e]
+
+    if any(isinstance(e, Scan) for e in walk(s.value for s in region.stores)):
+        return region
+    stores = tuple(replace(s, value=visit(s.value)) for s in region.stores)
+    return region if stores == region.stores else unify_axes(replace(region, stores=stores))
+
+
+def _over_factors(r: Reduce, least: int) -> Reduce:
+    """The reduction over factors of its axes; as it is where reads would divide these too."""
+    out = r
+    while sizes := list(_divisors(out)):
+        axis, size = max(sizes, key=lambda found: found[1].const)
+        outer = Axis(f"{axis.name}_outer", axis.extent // size)
+        inner = Axis(f"{axis.name}_inner", size)
+        body = substitute(out.body, {axis: ix(outer) * size + inner})
+        axes = tuple(x for a in out.axes for x in ((outer, inner) if a == axis else (a,)))
+        divided = reduce(out.monoid, axes, body, out.dtype, out.where)
+        if not isinstance(divided, Reduce) or size.const < least:
+            return r
+        out = divided
+    return out if out is r or not any(_parted(out)) else r
+
+
+def _parted(r: Reduce) -> Iterator[Quotient | Remainder]:
+    """What the body reads at that divides an expression of the reduction's own axes."""
+    for e in walk([r.body]):
+        if isinstance(e, Read):
+            for atom in address(e.source, e.at).atoms():
+                if isinstance(atom, Quotient | Remainder) and atom.numerator.axes & set(r.axes):
+                    yield atom
+
+
+def _divisors(r: Reduce) -> Iterator[tuple[Axis, Ix]]:
+    """The axes that the body reads at quotients or remainders of, and what divides them."""
+    bounded = {a for c in r.where for a in c.slack.axes}
+    for atom in _parted(r):
+        size = atom.denominator
+        for axis in r.axes:
+            whole = atom.numerator is ix(axis) and size.is_const and axis not in bounded
+            if whole and axis.extent % size == 0 and axis.extent != size:
+                yield axis, size

@@ -1,7 +1,8 @@
 """hold: what the loops over a row share stays in the registers of the threads that share the row.
 
 Before: a program of teams in which loops over the same lanes follow one another, each with its own axis.  After: they
-run over one axis, in as many parts as a thread has vectors of the row. What they read is loaded ahead of the first,
+run over one axis, in as many parts as a thread has vectors of the row. The same of loops over points that the teams of
+a block share out inside a loop over lanes. What they read is loaded ahead of the first,
 all at once, since no load depends on what the loops compute; it stays as memory has it, in half the registers where
 that is 16 bits. What two of them compute is kept by the first, unless what it is made of takes fewer registers. What
 one of them computes and a later one would store is stored at once. Rows of unknown length, and rows that need more
@@ -34,6 +35,7 @@ from lumigen.region import (
 from lumigen.tile import (
     Accumulate,
     Accumulator,
+    Advance,
     Finish,
     For,
     Hold,
@@ -45,15 +47,42 @@ from lumigen.tile import (
 )
 
 
+@dataclass(frozen=True)
+class _Over:
+    """What loops in parts run over: `axis`, so many points `at_once`, in vectors of `lanes`, which may be the same."""
+
+    axis: Axis
+    lanes: Axis
+    at_once: int
+
+    def vary(self, e: Expr) -> bool:
+        """Whether the value is another one in each vector."""
+        return {self.axis, self.lanes} <= free_axes(e)
+
+
 def hold_rows(program: TileProgram, teams: Teams) -> TileProgram:
+    """Of loops over the lanes of a row."""
+    at_once = program.team * program.width
     body = tuple(
-        _held(s, program, teams) if isinstance(s, For) and s.dealt else s for s in program.body
+        _held_in(s, at_once, program, teams) if isinstance(s, For) and s.dealt else s
+        for s in program.body
     )
     program = replace(program, body=body)
-    return replace(program, blocks=_blocks(program, teams))
+    return replace(program, blocks=_blocks(program, teams, at_once))
 
 
-def _blocks(program: TileProgram, teams: Teams) -> int:
+def hold_points(program: TileProgram, teams: Teams) -> TileProgram:
+    """Of loops over points, which teams share out, inside a loop over lanes."""
+    at_once = program.threads // program.team
+    body = tuple(
+        _held(s, s.axis, at_once, program, teams) if isinstance(s, For) and s.lanes else s
+        for s in program.body
+    )
+    program = replace(program, body=body)
+    return replace(program, blocks=_blocks(program, teams, at_once))
+
+
+def _blocks(program: TileProgram, teams: Teams, at_once: int) -> int:
     """As many as there are registers for, of a program that reduces rows which it holds: while one waits, others load.
 
     The compiler, which does not know that, would take more registers to begin more of a row's work at once.
@@ -64,7 +93,7 @@ def _blocks(program: TileProgram, teams: Teams) -> int:
     if not holds or not any(isinstance(s, Finish) for s in statements):
         return 0
     if any(
-        s.lanes and any(isinstance(x, For) for x in s.body)
+        s.lanes and any(isinstance(x, For) and not x.parts for x in s.body)
         for s in statements
         if isinstance(s, For)
     ):
@@ -78,7 +107,10 @@ def _blocks(program: TileProgram, teams: Teams) -> int:
             used |= {e: i for e in walk([x.value]) if isinstance(e, Local) and e in registers}
             if isinstance(x, Keep):
                 kept[x.name] = i
-    most = 0
+    # states of lanes, and what they were, outlive a turn
+    outlive = any(isinstance(s, Advance) for s in statements)
+    between = [s for s in statements if isinstance(s, Accumulator)] if outlive else []
+    most, states = 0, 2 * program.width * len(between)
     for i, loop in enumerate(loops):
         before = sum(registers[name] for name, last in used.items() if kept[name] < i <= last)
         behind = sum(registers[name] for name, last in used.items() if kept[name] <= i < last)
@@ -86,28 +118,47 @@ def _blocks(program: TileProgram, teams: Teams) -> int:
         names = program.width * sum(isinstance(x, Let) for x in loop.body)
         most = max(most, before + totals + names, behind + totals)
     parts, span = loops[0].parts, loops[0].hi - loops[0].lo
-    is_whole = span.is_const and span.const == parts * program.team * program.width
-    needed = most + teams.spare + (0 if is_whole or parts == 1 else teams.between)
+    is_whole = span.is_const and span.const == parts * at_once
+    needed = most + states + teams.spare + (0 if is_whole or parts == 1 else teams.between)
     needed += teams.addresses if program.team < program.threads else 0
     needed = -(-needed // teams.granted) * teams.granted
     count = teams.registers // (program.threads * needed)
     return count if 1 < count <= teams.blocks else 0
 
 
-def _held(rows: For, program: TileProgram, teams: Teams) -> For:
-    loops = [s for s in rows.body if isinstance(s, For) and _is_row(s)]
+def _held_in(rows: For, at_once: int, program: TileProgram, teams: Teams) -> For:
+    """The rows with what their loops share held; of rows that are read in turns what those of a turn share."""
+    if not any(isinstance(s, For) and not s.lanes and _has_rows(s) for s in rows.body):
+        return _held(rows, None, at_once, program, teams)
+    body = (
+        _held(s, None, at_once, program, teams) if isinstance(s, For) and _has_rows(s) else s
+        for s in rows.body
+    )
+    return replace(rows, body=tuple(body))
+
+
+def _has_rows(s: For) -> bool:
+    return any(isinstance(x, For) and _is_row(x, None) for x in s.body)
+
+
+def _held(rows: For, lanes: Axis | None, at_once: int, program: TileProgram, teams: Teams) -> For:
+    """The body of a row with what its loops share in registers; `lanes` are those of a loop around points."""
+    loops = [s for s in rows.body if isinstance(s, For) and _is_row(s, lanes)]
+    if lanes is not None:  # what is stored of a fold has one point
+        loops = [s for s in loops if (s.lo, s.hi) == (loops[0].lo, loops[0].hi)]
     extent = _most(loops[0].hi - loops[0].lo) if loops else None
     if extent is None or len({(s.lo, s.hi) for s in loops}) > 1:
         return rows
     axis = loops[0].axis
+    of = _Over(axis, lanes or axis, at_once)
     others = frozenset(s.axis for s in loops) - {axis}
-    body = _stored_at_once([_over(s, others, axis) for s in rows.body], axis)
-    parts = -(-extent // (program.team * program.width))
-    loops = [s for s in body if _is_row_over(s, axis)]
+    body = _stored_at_once([_over(s, others, axis) for s in rows.body], of)
+    parts = -(-extent // at_once)
+    loops = [s for s in body if _is_row_over(s, of)]
     size = parts * program.width
-    taken = {e: size * _element(e, axis).itemsize // 4 for e in _reads(loops, axis)}
+    taken = {e: size * _element(e, of).itemsize // 4 for e in _reads(loops, of)}
     reads = _fitting(taken, teams.held)
-    computed = dict.fromkeys(_computed(loops, axis, reads, size), size)
+    computed = dict.fromkeys(_computed(loops, of, reads, size), size)
     held = (*reads, *_fitting(computed, teams.held))
     if not held:
         return rows
@@ -116,11 +167,11 @@ def _held(rows: For, program: TileProgram, teams: Teams) -> For:
         name = local(f"held{len(names)}", free_axes(e), f32)
         assert isinstance(name, Local)
         names[e] = name
-    kept = _Kept(axis, names, set(reads))
-    loads = tuple(Keep(names[e], e, axis) for e in reads)
-    out: list[Stmt] = [Hold(n, parts, _element(e, axis)) for e, n in names.items()]
+    kept = _Kept(of, names, set(reads))
+    loads = tuple(Keep(names[e], e, of.lanes) for e in reads)
+    out: list[Stmt] = [Hold(n, parts, _element(e, of)) for e, n in names.items()]
     for s in body:
-        if not _is_row_over(s, axis):
+        if not _is_row_over(s, of):
             out.append(s)
             continue
         if loads:
@@ -132,11 +183,11 @@ def _held(rows: For, program: TileProgram, teams: Teams) -> For:
     return replace(rows, body=tuple(out))
 
 
-def _element(e: Expr, axis: Axis) -> DType:
+def _element(e: Expr, of: _Over) -> DType:
     """What registers hold it as: as memory does, if that has neighbours of 16 bits."""
     if not isinstance(e, Read) or e.source.dtype not in (f16, bf16):
         return f32
-    return e.source.dtype if address(e.source, e.at).coefficient(axis) == 1 else f32
+    return e.source.dtype if address(e.source, e.at).coefficient(of.lanes) == 1 else f32
 
 
 def _fitting(registers: dict[Expr, int], most: int) -> dict[Expr, int]:
@@ -148,18 +199,18 @@ def _fitting(registers: dict[Expr, int], most: int) -> dict[Expr, int]:
     return out
 
 
-def _stored_at_once(body: list[Stmt], axis: Axis) -> list[Stmt]:
+def _stored_at_once(body: list[Stmt], of: _Over) -> list[Stmt]:
     """The statements with each store over the row in the first loop that computes its value.
 
     No loop reads what another stores, and each destination has one store, so nothing depends on their order.
     """
-    loops = [i for i, s in enumerate(body) if _is_row_over(s, axis)]
+    loops = [i for i, s in enumerate(body) if _is_row_over(s, of)]
     made: list[dict[Expr, Expr]] = []  # by each loop: values, and the names that it has for them
     for i in loops:
         loop = body[i]
         assert isinstance(loop, For)
         named = _named(loop)
-        parts = {e: e for r in _roots(loop) for e in _parts_of(r, axis)}
+        parts = {e: e for r in _roots(loop) for e in _parts_of(r, of)}
         made.append(parts | {whole: name for name, whole in named.items()})
         kept: list[Stmt] = []
         for x in loop.body:
@@ -176,14 +227,16 @@ def _stored_at_once(body: list[Stmt], axis: Axis) -> list[Stmt]:
     return body
 
 
-def _is_row(s: For) -> bool:
-    """A loop over all lanes of a row whose statements are over those lanes."""
-    return s.lanes and all(isinstance(x, Let | Accumulate | StoreTile) for x in s.body)
+def _is_row(s: For, lanes: Axis | None) -> bool:
+    """A loop over all lanes of a row, or over points inside one over `lanes`, with no loop inside."""
+    shared = s.lanes if lanes is None else s.dealt
+    return shared and all(isinstance(x, Let | Accumulate | StoreTile) for x in s.body)
 
 
-def _is_row_over(s: Stmt, axis: Axis) -> TypeGuard[For]:
+def _is_row_over(s: Stmt, of: _Over) -> TypeGuard[For]:
     """The same over this axis; another loop over it may run through a row one element after the other."""
-    return isinstance(s, For) and _is_row(s) and s.axis == axis
+    lanes = None if of.lanes == of.axis else of.lanes
+    return isinstance(s, For) and _is_row(s, lanes) and s.axis == of.axis
 
 
 def _most(span: Ix) -> int | None:
@@ -233,7 +286,7 @@ def _over(s: Stmt, others: frozenset[Axis], axis: Axis) -> Stmt:
             return s
 
 
-def _parts_of(root: Expr, axis: Axis) -> list[Expr]:
+def _parts_of(root: Expr, of: _Over) -> list[Expr]:
     """What varies with the lanes in the value, operands first; of what has no vector form, the whole alone."""
     out: list[Expr] = []
     stack, seen = [(root, False)], set[Expr]()
@@ -241,10 +294,10 @@ def _parts_of(root: Expr, axis: Axis) -> list[Expr]:
         e, is_done = stack.pop()
         if is_done:
             out.append(e)
-        elif e not in seen and axis in free_axes(e):
+        elif e not in seen and of.vary(e):
             seen.add(e)
             stack.append((e, True))
-            if not is_per_lane(e, axis):
+            if not is_per_lane(e, of.lanes):
                 stack.extend((c, False) for c in reversed(children(e)))
     return out
 
@@ -264,41 +317,41 @@ def _named(s: For) -> dict[Expr, Expr]:
     return out
 
 
-def _reads(loops: list[For], axis: Axis) -> list[Expr]:
+def _reads(loops: list[For], of: _Over) -> list[Expr]:
     """All that the loops read over the lanes, in order, but first what more than one of them reads."""
     counts: Counter[Expr] = Counter(
         e
         for s in loops
-        for e in dict.fromkeys(e for r in _roots(s) for e in _parts_of(r, axis))
+        for e in dict.fromkeys(e for r in _roots(s) for e in _parts_of(r, of))
         if isinstance(e, Read) and e.dtype is f32
     )
     return sorted(counts, key=lambda e: counts[e] == 1)
 
 
-def _computed(loops: list[For], axis: Axis, reads: dict[Expr, int], size: int) -> list[Expr]:
+def _computed(loops: list[For], of: _Over, reads: dict[Expr, int], size: int) -> list[Expr]:
     """What more than one of the loops computes, in order, less what they need for nothing else.
 
     `reads` are held, in so many registers each; a value takes `size`.
     """
-    counts = Counter(e for s in loops for e in {e for r in _roots(s) for e in _parts_of(r, axis)})
+    counts = Counter(e for s in loops for e in {e for r in _roots(s) for e in _parts_of(r, of)})
     wanted: dict[Expr, None] = {}
     for s in loops:
         stack, seen = list(reversed(_roots(s))), set[Expr]()
         while stack:
             e = stack.pop()
-            if e in seen or axis not in free_axes(e) or isinstance(e, Read):
+            if e in seen or not of.vary(e) or isinstance(e, Read):
                 continue
             seen.add(e)
-            if counts[e] > 1 and e.dtype is f32 and not _is_cheap(e, axis, reads, size):
+            if counts[e] > 1 and e.dtype is f32 and not _is_cheap(e, of, reads, size):
                 wanted.setdefault(e)
-            elif not is_per_lane(e, axis):
+            elif not is_per_lane(e, of.lanes):
                 stack.extend(reversed(children(e)))
     return list(wanted)
 
 
-def _is_cheap(e: Expr, axis: Axis, reads: dict[Expr, int], size: int) -> bool:
+def _is_cheap(e: Expr, of: _Over, reads: dict[Expr, int], size: int) -> bool:
     """Whether a sum or product, or two, make the value of what is held in fewer registers than it takes."""
-    inside = _parts_of(e, axis)
+    inside = _parts_of(e, of)
     steps = [x for x in inside if x not in reads]
     few = len(steps) <= 2 and sum(reads[x] for x in inside if x in reads) < size
     return few and all(isinstance(x, Prim) and x.op in (Op.ADD, Op.MUL) for x in steps)
@@ -308,7 +361,7 @@ def _is_cheap(e: Expr, axis: Axis, reads: dict[Expr, int], size: int) -> bool:
 class _Kept:
     """Rewrites loops over a row to what is held, and has the first that computes a value keep it."""
 
-    axis: Axis
+    of: _Over
     names: dict[Expr, Local]  # of what is held
     known: set[Expr]  # what of it is there
 
@@ -317,10 +370,10 @@ class _Kept:
         out: list[Stmt] = []
         for x in s.body:
             assert isinstance(x, Let | Accumulate | StoreTile)
-            for e in _parts_of(x.value, self.axis):
+            for e in _parts_of(x.value, self.of):
                 whole = map_expr(e, named)
                 if whole in self.names and whole not in self.known:
-                    out.append(Keep(self.names[whole], self.written(e, named), self.axis))
+                    out.append(Keep(self.names[whole], self.written(e, named), self.of.lanes))
                     self.known.add(whole)
             value = self.written(x.value, named)
             if isinstance(x, Let):
@@ -331,10 +384,10 @@ class _Kept:
 
     def written(self, e: Expr, named: dict[Expr, Expr]) -> Expr:
         """The value with what is held under its names; `named` has what the loop's own names stand for."""
-        parts = _parts_of(e, self.axis)
+        parts = _parts_of(e, self.of)
         wholes = {x: map_expr(x, named) for x in parts}
         to: dict[Expr, Expr] = {x: self.names[w] for x, w in wholes.items() if w in self.known}
-        to |= {x: x for x in parts if is_per_lane(x, self.axis) and x not in to}
+        to |= {x: x for x in parts if is_per_lane(x, self.of.lanes) and x not in to}
         return map_expr(e, to)
 
 

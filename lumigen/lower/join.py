@@ -4,7 +4,8 @@ Before: regions of one store each, over canonical axes.  After: where the value 
 over the same axes, both are one region of vector loops, which stores the inner value first and its whole last. Other
 builders have parts of a value in registers, where no second store could read it; but the states of a fold are complete
 when it ends. So a region is also joined to one with a reduction in common, if one fold computes both: what a softmax
-weights, and the logarithm of the sum that it divides by.
+weights, and the logarithm of the sum that it divides by. And vector loops that reduce rows are joined to those that
+reduce what is made of the results of the same rows: a task has both, and reads its row once.
 """
 
 from __future__ import annotations
@@ -17,13 +18,18 @@ from itertools import permutations
 from lumigen.dtype import computed
 from lumigen.index import Axis, Ix, ix
 from lumigen.lower.axes import shared_axes, unify_axes
+from lumigen.lower.of_places import with_elements
 from lumigen.region import (
     Buffer,
     Expr,
+    Read,
     Reduce,
     Region,
+    Role,
     Scan,
     Store,
+    map_expr,
+    read,
     substitute,
     walk,
 )
@@ -57,13 +63,15 @@ def join_regions(
     in_loops: Asked,
     runs_whole: Asked = lambda _: False,
     whole: Callable[[Buffer], Buffer] = lambda b: b,
+    selects: Asked = lambda _: False,
 ) -> tuple[Region, ...]:
     """The regions of an entry in launch order, joined where that computes something once.
 
     `in_loops` says whether a region runs as vector loops, `runs_whole` whether a skeleton folds all of it in one loop,
-    `whole` what a buffer is a slice of.
+    `whole` what a buffer is a slice of, `selects` whether a native kernel stores what lies at the places that it finds.
     """
-    return join_by(regions, partial(_partners, in_loops=in_loops, runs_whole=runs_whole), whole)
+    partners = partial(_partners, in_loops=in_loops, runs_whole=runs_whole, selects=selects)
+    return join_by(regions, partners, whole)
 
 
 def join_by(
@@ -86,7 +94,8 @@ def _add(
             comes_after = _meets(w.region, (first, *(x.region for x in after)), whole)
             (after if comes_after else before).append(w)
         splits = _loops_in(before, first) & _loops_in(after, first)
-        if splits or _meets(made.region, (first, *(x.region for x in after)), whole):
+        others = (first, *(x.region for x in after))
+        if splits or _meets(_within(joined, made.region), others, whole):
             continue
         out[i:] = before
         if after:
@@ -97,6 +106,12 @@ def _add(
     out.append(made)
 
 
+def _within(joined: Region, region: Region) -> Region:
+    """What a region stores as a region that it is joined to has it: it may read less there."""
+    stored = {s.dst for s in region.stores}
+    return replace(region, stores=tuple(s for s in joined.stores if s.dst in stored))
+
+
 def _loops_in(those: list[Whole], beside: Region) -> set[Axis]:
     """The loops that some regions are steps of, which another beside them is not."""
     depth = len(beside.steps)
@@ -104,19 +119,66 @@ def _loops_in(those: list[Whole], beside: Region) -> set[Axis]:
 
 
 def _partners(
-    out: list[Whole], made: Whole, *, in_loops: Asked, runs_whole: Asked
+    out: list[Whole], made: Whole, *, in_loops: Asked, runs_whole: Asked, selects: Asked
 ) -> Iterator[tuple[int, Region]]:
     """The regions that can run with the last one, and both as one."""
     for i, earlier in enumerate(out):
         if earlier.region.steps != made.region.steps or earlier.is_scan or made.is_scan:
             continue
-        joined = _joined(earlier, made)
-        if joined is not None and in_loops(earlier.region) and in_loops(made.region):
+        if earlier.region.native and selects(earlier.region):
+            found = with_elements(earlier.region, made.region)
+            if found is not None:
+                yield i, unify_axes(found)
+            continue
+        valued = _with_values(made, earlier)
+        joined = _joined(earlier, made if valued is None else valued)
+        if (
+            joined is not None
+            and in_loops(earlier.region)
+            and in_loops(made.region)
+            and (valued is None or in_loops(joined))
+        ):
             yield i, joined
+        elif (of_rows := _after_results(earlier, made)) is not None and all(
+            in_loops(r) for r in (earlier.region, made.region, of_rows)
+        ):
+            yield i, of_rows
         elif earlier.reduces and made.reduces and _nested(earlier.reads, made.reads):
             folded = fold_together((earlier.region, made.region))
             if folded is not None and runs_whole(folded):
                 yield i, folded
+
+
+def _with_values(made: Whole, earlier: Whole) -> Whole | None:
+    """The region with what it reads of an earlier one computed by itself, where one loop does: a mean and a variance.
+
+    None where it reads nothing of it, or at other points, or rounded; or where its reductions are over other points
+    than all of the earlier one's.
+    """
+    region, main = made.region, made.region.stores[-1]
+    stored = {s.dst: s for s in earlier.region.stores if s.dst.role is not Role.STATE}
+    nodes = walk(s.value for s in region.stores)
+    found = [e for e in nodes if isinstance(e, Read) and e.source in stored]
+    theirs, own = (_lengths(w) for w in (earlier, made))
+    alike = all(s.axes == main.axes for s in region.stores)
+    if not found or not theirs or not alike or not all(one in theirs for one in own):
+        return None
+    values: dict[Expr, Expr] = {}
+    for e in found:
+        s = stored[e.source]
+        if [a.extent for a in s.axes] != [a.extent for a in main.axes]:
+            return None
+        points: dict[Axis, Ix] = {a: ix(b) for a, b in zip(s.axes, main.axes, strict=True)}
+        if s.dst.dtype is not s.value.dtype or e.at != tuple(i.substitute(points) for i in s.at):
+            return None
+        values[e] = substitute(s.value, points)
+    stores = tuple(replace(s, value=map_expr(s.value, values)) for s in region.stores)
+    return Whole(replace(region, stores=stores))
+
+
+def _lengths(w: Whole) -> list[list[Ix]]:
+    """Of the axes of each reduction."""
+    return [[a.extent for a in e.axes] for e in w.values if isinstance(e, Reduce)]
 
 
 def _nested(a: frozenset[Buffer], b: frozenset[Buffer]) -> bool:
@@ -132,6 +194,23 @@ def _joined(first: Whole, second: Whole) -> Region | None:
         if computed(a.dst.dtype) is computed(b.dst.dtype):  # else no vectors compute both
             return as_one((inner.region, outer.region))
     return None
+
+
+def _after_results(first: Whole, second: Whole) -> Region | None:
+    """Both as one region where the second reduces what it makes of results of the first, each at its own point."""
+    if not (first.reduces and second.reduces):
+        return None
+    known: dict[Expr, Expr] = {}
+    for s in first.region.stores:
+        if s.axes != second.region.stores[-1].axes or s.at != tuple(map(ix, s.axes)):
+            return None
+        if computed(s.dst.dtype) is s.dst.dtype:
+            known[read(s.dst, s.at)] = s.value
+    stores = tuple(replace(s, value=map_expr(s.value, known)) for s in second.region.stores)
+    within = replace(second.region, stores=stores)
+    if within == second.region or {s.dst for s in first.region.stores} & set(within.reads()):
+        return None
+    return unify_axes(as_one((first.region, within)))
 
 
 def fold_together(regions: Sequence[Region]) -> Region | None:

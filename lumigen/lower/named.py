@@ -10,14 +10,16 @@ import math
 from collections.abc import Iterable, Iterator
 from functools import partial, reduce
 
-from lumigen.dtype import boolean
+from lumigen.dtype import boolean, f32
 from lumigen.lower.algebra import is_not_nan
+from lumigen.lower.whole import in_floats
 from lumigen.memo import remembered
 from lumigen.ops import Op
 from lumigen.region import (
     Choose,
     Const,
     Expr,
+    Index,
     Intrinsic,
     Prim,
     Reduce,
@@ -45,6 +47,8 @@ def named(e: Expr) -> Expr:
     e = rebuild(e, named, lambda i: i)
     if isinstance(e, Choose):
         return _chosen(e)
+    if isinstance(e, Prim) and e.op is Op.CONTIGUOUS and e.dtype is f32:
+        return _from_integer(e)
     denied = _denied(e)
     return _magnitude(e) or e if denied is None else _denial(denied)
 
@@ -139,6 +143,13 @@ def _may_be_nan(e: Expr) -> bool:
 
 
 # ---- numbers ----
+
+
+def _from_integer(e: Prim) -> Expr:
+    """A float of a small integer that is computed from others: computed as a float from the start."""
+    (x,) = e.args
+    found = in_floats(x) if isinstance(x, Index | Prim | Choose) and x.dtype.is_int else None
+    return e if found is None else found.value
 
 
 def _chosen(e: Choose) -> Expr:

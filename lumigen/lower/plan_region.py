@@ -22,7 +22,10 @@ from lumigen.lower.beside import (
 from lumigen.lower.block_fold import find_foldable, parts_of_rows
 from lumigen.lower.cascade import find_cascade
 from lumigen.lower.contract import Columns, Contraction, Products, find_products
+from lumigen.lower.factors import split_reductions
 from lumigen.lower.implicit import has_windows, rows_packed_before, rows_place
+from lumigen.lower.nested import nested
+from lumigen.lower.online import plan_online
 from lumigen.lower.pipeline import flat_pair, multiplied_in
 from lumigen.lower.row_fold import find_plain_rows, find_row_fold
 from lumigen.lower.scan import plan_scan
@@ -41,7 +44,7 @@ from lumigen.lower.split import Split, is_little, split
 from lumigen.lower.split_fold import split_fold
 from lumigen.lower.split_scan import split_scan
 from lumigen.lower.streamable import find_streamable
-from lumigen.lower.sweeps import merge_reduced, plan_sweeps
+from lumigen.lower.sweeps import merge_kept, merge_reduced, plan_sweeps
 from lumigen.lower.tile_time import fastest
 from lumigen.machine import Machine, Processor, StreamingGpu
 from lumigen.plan import KernelPlan, RegionPlan
@@ -49,17 +52,41 @@ from lumigen.region import Buffer, Region, Role, Store, const
 from lumigen.schedule import Schedule
 
 
-def plan_loops(region: Region, machine: Machine) -> RegionPlan:
+def plan_loops(region: Region, machine: Machine, *, in_turns: bool = True) -> RegionPlan:
     """Vector loops: those of the parts of long reductions, then those of the rest.
 
     Of teams the block that ends last goes on to the rest, where that is little.
     """
-    pieces = split(merge_reduced(region), machine)
+    apart = nested(region)
+    if apart is not None:
+        rows, rest = (plan_loops(r, machine, in_turns=in_turns) for r in apart)
+        temps = (*rows.temps, *(s.dst for s in apart[0].stores), *rest.temps)
+        return RegionPlan(region, (*rows.kernels, *rest.kernels), temps)
+    merged = split_reductions(merge_kept(merge_reduced(region)), machine.vectors.divided)
+    if in_turns and (found := plan_online(merged, machine)) is not None:
+        return replace(found, region=region)
+    pieces = split(merged, machine)
     kernels = tuple(plan_sweeps(r, machine) for r in (*pieces.parts, pieces.rest))
     if pieces.parts and is_little(pieces, machine):
         *before, last, rest = kernels
         kernels = (*before, _joined(pieces, last, rest))
     return RegionPlan(region, kernels, pieces.temps)
+
+
+def parts_beside(plan: RegionPlan, machine: Machine) -> RegionPlan | None:
+    """The same with the parts of several reductions as grids of one launch, as those of two products of a row.
+
+    None where there are not several, or one of them reads another.
+    """
+    *parts, last = plan.kernels
+    stores = [s for p in parts for s in p.stores]
+    stored = {s.dst for s in stores}
+    apart = not any(stored.intersection(p.region.reads()) for p in parts)
+    if machine.teams is None or len(parts) < 2 or not apart or last.then is not None:
+        return None
+    root = tuple(loop for p in parts for loop in p.root)
+    beside = KernelPlan(Region(tuple(stores), plan.region.lines), root)
+    return replace(plan, kernels=(beside, last))
 
 
 def _joined(pieces: Split, last: KernelPlan, rest: KernelPlan) -> KernelPlan:
@@ -75,10 +102,15 @@ Scheduled = Callable[[KernelPlan], Schedule]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A plan of a region, and a schedule for each of its kernels."""
+    """A plan of a region, and a schedule for each of its kernels.
+
+    `special` are those of the kernels that architectures have instead, in the order of `Device.variants`; where it
+    ends the heuristic goes on.
+    """
 
     plan: RegionPlan
     schedules: tuple[Schedule, ...]
+    special: tuple[Schedule, ...] = ()
 
 
 def candidates_of_threads(

@@ -14,7 +14,7 @@ from lumigen.dtype import computed, f32
 from lumigen.index import Axis, Ix, ceildiv, extent_of, ix, minimum
 from lumigen.lower.built import Built, check
 from lumigen.lower.scope import Names, Scope, address, lanes_fit
-from lumigen.lower.simt import check_threads, dims_of
+from lumigen.lower.simt import check_threads, check_width, dims_of
 from lumigen.lower.sweeps import grid_loop
 from lumigen.machine import Machine, Teams
 from lumigen.names import fresh
@@ -126,6 +126,7 @@ def _program(plan: KernelPlan, sizes: Schedule, teams: Teams | None) -> TileProg
     store, value, lane, rows = found.store, found.value, found.lane, found.rows
     threads = sizes.get("threads", 1)
     check_threads(threads, teams)
+    check_width(sizes, teams)
     if (found.kind == "threads") != (threads > 1 and lane is not None and found.kind != "lanes"):
         raise NotRealised(
             "a loop over rows of a scan that no threads share, or threads that have none"

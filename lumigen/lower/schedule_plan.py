@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lumigen.dtype import f32
-from lumigen.index import extent_of
+from lumigen.index import Ix, extent_of
+from lumigen.lower.across import across_of
 from lumigen.lower.block_fold import schedule_of_rows
 from lumigen.lower.cascade import Cascade
 from lumigen.lower.contract import Columns, Contraction, Products, find_products, is_paired
@@ -19,16 +20,20 @@ from lumigen.lower.contractions import is_cheap, is_plain
 from lumigen.lower.pipeline import are_counted, multiplied_in
 from lumigen.lower.row_fold import RowFold
 from lumigen.lower.scope import kernel_reductions
+from lumigen.lower.side_by_side import grids_of
+from lumigen.lower.simt import spread
 from lumigen.lower.sliding import schedule_of_sliding
 from lumigen.lower.split_scan import REDUCED
 from lumigen.lower.stream import SITES as STREAM_SITES
 from lumigen.lower.streamable import Streamable
 from lumigen.lower.tile_time import fastest, of_pair
 from lumigen.lower.transposed import schedule_of_transposed
-from lumigen.machine import Gpu, Machine, Processor, StreamingGpu, Teams
+from lumigen.lower.turns import has_corrections
+from lumigen.lower.widths import width_of
+from lumigen.machine import Gpu, Machine, Processor, StreamingGpu, StreamTile, Teams
 from lumigen.ops import TRANSCENDENTALS
 from lumigen.plan import KernelPlan, Loop, Native, Product
-from lumigen.region import Prim, Region, Scan, free_axes, walk
+from lumigen.region import Prim, Read, Region, Scan, free_axes, walk
 from lumigen.schedule import Schedule, schedule
 
 PANELS = {"b": "panels"}
@@ -188,8 +193,11 @@ def _scans(plan: KernelPlan) -> bool:
 
 
 def schedule_of_block(plan: KernelPlan, machine: Gpu) -> Schedule:
-    """Of a kernel whose task is a block's: vector loops, or tiles of a product."""
+    """Of a kernel whose task is a block's: vector loops, or tiles of a product; several grids side by side."""
     teams = machine.teams
+    if len(plan.root) > 1 and all(loop.kind == "grid" for loop in plan.root):
+        parts = tuple(schedule_of_block(grid, machine) for grid in grids_of(plan))
+        return Schedule("side_by_side", (), parts=parts)
     match _main(plan):
         case Product():
             several, _ = Products.of(plan)
@@ -198,21 +206,88 @@ def schedule_of_block(plan: KernelPlan, machine: Gpu) -> Schedule:
                 return of_pair(found, machine)
             (sizes,) = fastest((found,), multiplied_in(found.rows, found.columns), machine)
             return sizes
-        case Native():
-            return schedule("order", {"threads": teams.threads})
+        case Native() as step:
+            return _of_native(step, machine)
         case _ if _scans(plan):
-            return schedule("scan", {"threads": teams.threads, "width": _width(plan, teams)})
+            return schedule(
+                "scan", {"threads": teams.threads, "width": width_of(plan.region, teams)}
+            )
         case _:
-            tiles = schedule_of_transposed(plan, machine, _width(plan, teams))
+            tiles = schedule_of_transposed(plan, machine, width_of(plan.region, teams))
             return schedule_of_teams(plan, machine) if tiles is None else tiles
 
 
 def schedule_of_teams(plan: KernelPlan, machine: Gpu) -> Schedule:
-    """Of vector loops that threads share."""
+    """Of vector loops: teams share out rows, or the folds of a stretch of lanes."""
     teams, joined = machine.teams, plan.then is not None
-    sizes = {"vectors": teams.vectors, "repeated": teams.repeated, "hold": int(not joined)}
-    sizes |= {"blocks": teams.joined_blocks * joined, "threads": teams.threads}
-    return schedule("simt", sizes | {"width": _width(plan, teams)})
+    sizes = {
+        "threads": teams.threads,
+        "width": width_of(plan.region, teams),
+        "hold": int(not joined),
+    }
+    in_turns = any(has_corrections(loop) for loop in plan.loops())
+    team = 0 if joined or in_turns else across_of(plan.region, machine).team
+    if team:
+        return schedule("across", sizes | {"team": team})
+    sizes |= {"vectors": teams.vectors, "repeated": teams.repeated}
+    if in_turns:
+        sizes |= {"turn": _turn(plan, teams)}
+    whole = schedule("simt", sizes | {"blocks": teams.joined_blocks * joined})
+    return whole if joined else spread(plan, whole, machine)
+
+
+def _turn(plan: KernelPlan, teams: Teams) -> int:
+    """Vectors of a turn: fewer where folds read several rows, since all of these are held."""
+    tiles = [c.tile for loop in plan.loops() if has_corrections(loop) for c in loop.carries]
+    rows = {e for e in walk(tiles) if isinstance(e, Read) and free_axes(e)}
+    return max(1, teams.turn // max(1, len(rows)))
+
+
+def _of_native(step: Native, machine: Gpu) -> Schedule:
+    """A team holds a row of which it selects some; what it cannot hold is a block's, in memory."""
+    teams, selection = machine.teams, machine.selection
+    sizes = {"threads": teams.threads}
+    if selection is None:
+        return schedule("order", sizes)
+    length, kept = step.place.extent, step.store.axes[-1].extent
+    team = 0 if step.kernel == "groups" else _selecting_team(length, kept, machine)
+    if not team:
+        return schedule("order", sizes | {"team": 1, "held": 0})
+    held = -(-(length.bounds()[1] or 0) // team)
+    return schedule("order", sizes | {"team": team, "held": held})
+
+
+def _selecting_team(length: Ix, kept: Ix, machine: Gpu) -> int:
+    """Threads that hold a row and select the first of it; 0 where none do, as of a longer row that is sorted whole."""
+    selection, teams, longest, most = machine.selection, machine.teams, *_most(length, kept)
+    if selection is None or longest is None or most is None:
+        return 0
+    if longest <= selection.rows and most <= selection.by_warp:
+        return teams.warp
+    is_held = longest <= selection.held * teams.threads and most <= selection.by_block
+    return teams.threads if is_held and length != kept else 0
+
+
+def _most(*extents: Ix) -> tuple[int | None, ...]:
+    return tuple(e.bounds()[1] for e in extents)
+
+
+def selects(region: Region, machine: Gpu) -> bool:
+    """Whether teams that hold its rows, or their parts, run a region that orders rows."""
+    (source,) = Region(region.stores[:1]).reads()
+    length, kept = source.dims[-1], region.stores[0].axes[-1].extent
+    if region.native == "groups":
+        return False
+    return part_of_row(length, kept, machine) > 0 or _selecting_team(length, kept, machine) > 0
+
+
+def part_of_row(length: Ix, kept: Ix, machine: Gpu) -> int:
+    """Elements of a row that a block selects from at a time; 0 where it has no more, or too many are kept."""
+    selection, longest, most = machine.selection, *_most(length, kept)
+    if selection is None or longest is None or most is None or most > selection.by_block:
+        return 0
+    whole = selection.held * machine.teams.threads
+    return whole if longest > whole else 0
 
 
 def schedule_of_streaming(plan: KernelPlan, machine: StreamingGpu) -> Schedule:
@@ -229,30 +304,24 @@ def schedule_of_streaming(plan: KernelPlan, machine: StreamingGpu) -> Schedule:
             return schedule_of_block(plan, machine)
 
 
-def _width(plan: KernelPlan, teams: Teams) -> int:
-    """Lanes of a thread, which moves so many bytes of the narrowest float that is there."""
-    stored = (s.dst for s in plan.region.stores)
-    floats = [b.dtype for b in (*plan.region.reads(), *stored) if b.dtype.is_float]
-    return max(teams.least_lanes, teams.lane_bytes // min((d.itemsize for d in floats), default=4))
-
-
 def _stream(found: Streamable, machine: StreamingGpu) -> Schedule:
     """Of rows past which tiles stream by."""
     s = machine.streams
     columns, depth = found.sizes
     longest, several = max(columns, depth), len(found.cascade.inners) > 1
     step = s.step_of_long if longest > s.long // (1 + several) else s.step
-    tiles: Sequence[tuple[int, int, int]] = ((s.rows, step, s.warps),)
+    tiles: Sequence[StreamTile] = (StreamTile(s.rows, step, s.warps, s.slots),)
     if found.element is f32:
         streams = s.scalar_of_two if several else s.scalar
         tiles = next(t for most, t in streams.items() if longest <= most)
     m, batch = (extent_of(axes).estimate() for axes in (found.m_axes, found.grid))
-    few = s.few_steps_of_floats if found.element is f32 else s.few_steps
-    if m <= s.few_rows and longest in few:
-        tiles = ((s.few_rows, few[longest], 1),)
-    busy = (t for t in tiles if -(-m // t[0]) * batch >= machine.multiprocessors)
-    rows, step, warps = next(busy, tiles[-1])
-    sizes = (rows, columns, depth, step, warps)
+    few = s.few_of_floats if found.element is f32 else s.few
+    one = next((t for most, t in few.items() if longest <= most), None)
+    if one is not None and m <= one.rows:
+        tiles = (one._replace(slots=s.slots) if several else one,)
+    busy = (t for t in tiles if -(-m // t.rows) * batch >= machine.multiprocessors)
+    rows, step, warps, slots = next(busy, tiles[-1])
+    sizes = (rows, columns, depth, step, warps, slots)
     return schedule("stream", dict(zip(STREAM_SITES, sizes, strict=True)))
 
 
@@ -297,16 +366,19 @@ def is_of_numbers(plan: KernelPlan) -> bool:
 def parts_of_blocks(found: Streamable, sizes: Schedule, machine: StreamingGpu) -> int:
     """Into how many parts to split a fold; 1 where blocks that have all of its points do as well.
 
-    Only of so few rows that scores are hardly more than what they are made of: others keep the device busy, or should
-    meet what streams by in large tiles.
+    Only where the device is not busy, or of so few rows that scores are hardly more than what they are made of: others
+    should meet what streams by in large tiles.
     """
     rows, step, s = sizes["rows"], sizes["step"], machine.streams
     m, batch = (extent_of(axes).estimate() for axes in (found.m_axes, found.grid))
     points = extent_of(found.cascade.fold.axes).estimate()
     deepest = max(extent_of(p.value.axes).estimate() for p in found.cascade.inners)
+    tiles = -(-m // rows) * batch
     is_large = m >= machine.storing.expansion * deepest
-    if is_large or points < s.steps_to_split * step:
+    is_idle = 2 * tiles <= machine.multiprocessors  # more than half of the device, without parts
+    is_narrow = found.element is not f32  # of f32 nothing is known
+    if (is_large and not (is_idle and is_narrow)) or points < s.steps_to_split * step:
         return 1
     blocks = machine.multiprocessors * s.warps_of_parts // sizes["warps"]
-    parts = min(blocks // (-(-m // rows) * batch), points // (s.steps_of_part * step), s.most_parts)
-    return parts if parts >= s.least_parts else 1
+    parts = min(blocks // tiles, points // (s.steps_of_part * step), s.most_parts)
+    return parts if parts >= s.least_parts or is_idle else 1

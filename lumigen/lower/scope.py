@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from lumigen.condition import Cmp
-from lumigen.dtype import boolean, computed, f32
+from lumigen.dtype import boolean, computed, f32, i8, i32, u8
 from lumigen.index import (
     Axis,
     Ix,
@@ -117,11 +117,21 @@ def is_per_lane(e: Expr, lanes: Axis) -> bool:
         return any(factor is None for factor in affine) or not is_safe(e)
     if isinstance(e, Choose):
         return e.dtype is not f32 or not is_safe(e)
+    if isinstance(e, Prim) and (source := integers_read(e)) is not None:
+        return address(source.source, source.at).coefficient(lanes) is None
     if isinstance(e, Prim | Intrinsic):
         operands = {computed(a.dtype) for a in e.args}
         numeric = operands <= {f32} or operands <= {boolean, f32}
         return not (numeric and computed(e.dtype) in (f32, boolean))
     return isinstance(e, Index | Random)
+
+
+def integers_read(e: Prim) -> Read | None:
+    """The integers of memory that a cast makes floats of, which a load over lanes does on its way."""
+    source = e.args[0]
+    if e.op is not Op.CONTIGUOUS or computed(e.dtype) is not f32 or not isinstance(source, Read):
+        return None
+    return source if source.source.dtype in (i8, u8, i32) else None
 
 
 def lanes_fit(roots: Iterable[Expr], lanes: Axis) -> bool:
@@ -170,6 +180,7 @@ class Scope:
     lanes: Axis | None = None
     alone: bool = False  # a thread runs this by itself: no lanes may be shared out in it
     team: bool = False  # threads of a team run this alike, and can share out a loop
+    across: bool = False  # the teams of a block share out a fold that stands here
     stmts: list[Stmt] = field(default_factory=list[Stmt])
     known: dict[Expr, Expr] = field(default_factory=dict[Expr, Expr])
     uses: dict[Expr, int] = field(default_factory=dict[Expr, int])
@@ -291,6 +302,8 @@ class Scope:
         values = [c.value for c in loop.carries]
         vector = self.lanes is not None and any(self.lanes in free_axes(v) for v in values)
         lanes = self.lanes if vector else lane_axis
+        if self.across and vector:
+            shared = max(loop.axes, key=lambda a: a.extent.estimate())
         extra = frozenset({lanes} if lanes is not None else ())
         accumulators: list[Local] = []
         for c in loop.carries:
@@ -299,11 +312,11 @@ class Scope:
             assert isinstance(name, Local)
             accumulators.append(name)
             self.stmts.append(Accumulator(name, c.monoid, lanes, dealt=shared is not None))
-        self._loops(loop, accumulators, lanes)
+        self._loops(loop, accumulators, lanes, shared)
         states: dict[Expr, Expr] = {}
         for i, (c, acc) in enumerate(zip(loop.carries, accumulators, strict=True)):
             total = acc
-            if last is not None:
+            if last is not None or shared is not None:
                 name = local(self.names.fresh("r"), free_axes(c.value), c.value.dtype)
                 assert isinstance(name, Local)
                 self.stmts.append(Finish(name, acc, c.monoid))
@@ -331,14 +344,19 @@ class Scope:
         if loop.kind == "lanes" and not lanes_fit([c.tile for c in loop.carries], loop.axes[-1]):
             raise NotRealised(f"vectors along {loop.axes[-1]} do not compute the fold")
 
-    def _loops(self, loop: Loop, accumulators: list[Local], lanes: Axis | None) -> None:
+    def _loops(
+        self, loop: Loop, accumulators: list[Local], lanes: Axis | None, shared: Axis | None
+    ) -> None:
         pending = list(loop.where)
         scopes: list[tuple[Scope, Axis, Ix, Ix]] = []
         scope = self
-        last = loop.axes[-1]
-        for axis in loop.axes:
+        last, axes = loop.axes[-1], loop.axes
+        # what a thread reads in the turns inside goes out together
+        if self.team and loop.kind == "lanes" and not pending:
+            axes = (last, *axes[:-1])
+        for axis in axes:
             same_in_all_lanes = scope.axes - {scope.lanes}
-            lo, hi, pending = _bounds(axis, pending, same_in_all_lanes)
+            lo, hi, pending = bounds_of(axis, pending, same_in_all_lanes)
             is_lanes = axis == last and loop.kind == "lanes"
             scope = scope.inner([axis], axis if is_lanes else None)
             scope.alone = scope.alone or (axis == last and loop.kind == "threads")
@@ -356,7 +374,7 @@ class Scope:
                 hi,
                 is_last and loop.kind == "lanes",
                 tuple(inner.stmts),
-                dealt=is_last and loop.kind == "threads",
+                dealt=axis == shared,
             )
             inner.parent.stmts.append(statement)
 
@@ -403,7 +421,9 @@ def guarded(monoid: Monoid, value: Expr, conditions: Iterable[Cmp]) -> Expr:
     return choose(holds(asked), value, const(lowest, value.dtype))
 
 
-def _bounds(axis: Axis, conditions: list[Cmp], known: frozenset[Axis]) -> tuple[Ix, Ix, list[Cmp]]:
+def bounds_of(
+    axis: Axis, conditions: list[Cmp], known: frozenset[Axis]
+) -> tuple[Ix, Ix, list[Cmp]]:
     """Loop bounds that the conditions on `axis` imply, and the conditions that are left."""
     lo, hi = ix(0), axis.extent
     left: list[Cmp] = []
@@ -476,8 +496,10 @@ __all__ = [
     "Names",
     "Scope",
     "address",
+    "bounds_of",
     "count_uses",
     "guarded",
+    "integers_read",
     "is_per_lane",
     "is_safe",
     "is_safe_index",

@@ -80,6 +80,8 @@ def _merged(built: list[Built]) -> Built:
     kinds = {(p.skeleton, p.threads, p.team, p.width, p.tile) for p in programs}
     if len(kinds) > 1:
         raise NotRealised("grids side by side of one kind, and of one form of tile")
+    if any(isinstance(s, Contract) and s.masks for p in programs for s in p.statements()):
+        raise NotRealised("grids side by side of operands without masks")
     work = _Merge()
     bodies = [work.add(b) for b in built]
     task = Axis("task", sum((p.count for p in bodies), ix(0)))

@@ -11,7 +11,7 @@ Sites: `visits` of elements in a work tile, `lanes` of a lane axis whose element
 many `stretches` of a loop over lanes. With `threads` in a task: `width` lanes of a thread, `vectors` of a thread in a
 row of a map, or as many as are `repeated` where each work tile computes what its row reduces to; `hold` keeps what
 loops over a row share in registers, and a multiprocessor should have registers for so many `blocks` at one time (0: as
-it comes).
+it comes). A fold with corrections takes in so many vectors of a thread in a `turn`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from lumigen.lower.hold import hold_rows
 from lumigen.lower.runs import terms_of, visited
 from lumigen.lower.scope import Names, Scope, kernel_reductions, lanes_fit, moved
 from lumigen.lower.stretches import Stretch, stretches
+from lumigen.lower.turns import fold_in_turns, has_corrections
+from lumigen.lower.widths import moved_of
 from lumigen.machine import Gpu, Machine, Teams
 from lumigen.plan import KernelPlan, Loop, NotRealised, Step
 from lumigen.region import Reduce, Region, Role, Store, free_axes, indices_of, walk
@@ -36,10 +38,11 @@ from lumigen.tile import For, StoreTile, TileProgram, WhenLast
 
 SITES = ("visits", "lanes", "stretches")
 SITES_OF_TEAMS = ("threads", "width", "vectors", "repeated", "hold", "blocks")
+SITES_OF_TURNS = ("turn",)
 
 
 @dataclass(frozen=True)
-class _Loops:
+class Loops:
     """What a plan of vector loops says: its folds and stores, and the axes of its loops."""
 
     once: tuple[Loop, ...]  # folds of each work tile
@@ -54,7 +57,7 @@ class _Loops:
     after_lanes: bool  # whether these are inside the loop over the lanes
 
     @staticmethod
-    def of(plan: KernelPlan) -> _Loops:
+    def of(plan: KernelPlan) -> Loops:
         *once, grid = plan.root
         if grid.kind != "grid" or any(not loop.carries for loop in once):
             raise NotRealised("vector loops have one grid, after the folds of a work tile")
@@ -76,7 +79,7 @@ class _Loops:
         stores = tuple(s for s in inner if isinstance(s, Store))
         if not stores or len(stores) < len(inner):
             raise NotRealised("vector loops end with stores, and have no products of matrices")
-        return _Loops(
+        return Loops(
             tuple(once),
             of_rows,
             of_lanes,
@@ -117,17 +120,20 @@ class _Loops:
     def reductions(self) -> tuple[Reduce, ...]:
         return kernel_reductions(s.value for s in self.stores)
 
-    def run(self, top: Scope, span: Spans, *, shared: bool, cuts: int) -> For:
-        """All of these rows, lanes and points after the folds; threads may have a `shared` task."""
+    def run(self, top: Scope, span: Spans, *, shared: bool, cuts: int, turn: int = 0) -> For:
+        """All of these rows, lanes and points after the folds; threads may have a `shared` task.
+
+        A fold with corrections takes in so many points in a `turn`.
+        """
         for fold in self.once:
-            top.fold(fold)
-        row_scope = _inside(top, self.row, self.rows)
+            _fold(top, fold, turn)
+        row_scope = inside(top, self.row, self.rows)
         for fold in self.of_rows:
-            row_scope.fold(fold)
+            _fold(row_scope, fold, turn)
         if self.lane is None:
             self._store(row_scope, Stretch(self.row, self.stores, self.where, {}), span.after, None)
         elif self.after and not self.after_lanes:
-            scope = _inside(row_scope, self.back, self.after)
+            scope = inside(row_scope, self.back, self.after)
             self._lanes(scope, replace(span, after=ONCE), shared=shared, cuts=cuts)
             row_scope.stmts.append(For(self.back, *span.after, False, tuple(scope.stmts)))
         else:
@@ -155,11 +161,18 @@ class _Loops:
     def _store(self, scope: Scope, part: Stretch, after: Span, lanes: Axis | None) -> None:
         """The stores, for these points of the axes after the folds."""
         if after == ONCE:
-            _fill(scope, part.stores, lanes, part.where)
+            fill(scope, part.stores, lanes, part.where)
             return
-        inner = _inside(scope, self.back, self.after)
-        _fill(inner, part.stores, lanes, part.where)
+        inner = inside(scope, self.back, self.after)
+        fill(inner, part.stores, lanes, part.where)
         scope.stmts.append(For(self.back, *after, False, tuple(inner.stmts)))
+
+
+def _fold(scope: Scope, fold: Loop, turn: int) -> None:
+    if has_corrections(fold):
+        fold_in_turns(scope, fold, turn)
+    else:
+        scope.fold(fold)
 
 
 def _fold_of_part(scope: Scope, fold: Loop) -> None:
@@ -196,7 +209,7 @@ def _as_one(name: str, axes: tuple[Axis, ...]) -> Axis:
     return axes[0] if len(axes) == 1 else Axis(name, extent_of(axes))
 
 
-def _inside(scope: Scope, axis: Axis, axes: tuple[Axis, ...]) -> Scope:
+def inside(scope: Scope, axis: Axis, axes: tuple[Axis, ...]) -> Scope:
     """The scope of a loop over an axis that stands for all of these."""
     inner = scope.inner([axis])
     if axis not in axes:
@@ -209,8 +222,8 @@ def simt(plan: KernelPlan, sizes: Schedule, machine: Machine) -> Built:
 
     NotRealised where the plan has other steps.
     """
-    check(sizes, SITES_OF_TEAMS if sizes.get("threads", 0) else SITES)
-    program, teams = _program(plan, sizes, machine.teams), machine.teams
+    check(sizes, _sites(plan, sizes))
+    program, teams = _program(plan, sizes, machine), machine.teams
     if teams is not None and sizes.get("hold", 0):
         program = hold_rows(program, teams)
     if sizes.get("blocks", 0):
@@ -218,13 +231,21 @@ def simt(plan: KernelPlan, sizes: Schedule, machine: Machine) -> Built:
     return Built(program, plan.region)
 
 
-def _program(plan: KernelPlan, sizes: Schedule, teams: Teams | None) -> TileProgram:
-    loops = _Loops.of(plan)
+def _sites(plan: KernelPlan, sizes: Schedule) -> tuple[str, ...]:
+    if not sizes.get("threads", 0):
+        return SITES
+    in_turns = any(has_corrections(loop) for loop in plan.loops())
+    return (*SITES_OF_TEAMS, *SITES_OF_TURNS) if in_turns else SITES_OF_TEAMS
+
+
+def _program(plan: KernelPlan, sizes: Schedule, machine: Machine) -> TileProgram:
+    loops, teams = Loops.of(plan), machine.teams
     row, lane, threads = loops.row, loops.lane, sizes.get("threads", 1)
     check_threads(threads, teams)
-    _check_threads(loops, threads)
-    team = 1 if teams is None else _team(loops, sizes, teams)
-    grain = _grain_of_teams(loops, team, sizes) if threads > 1 else _grain(loops, sizes)
+    check_width(sizes, teams)
+    check_lanes(loops, threads)
+    team = 1 if teams is None else _team(loops, plan.region, sizes, teams)
+    grain = _grain_of_teams(loops, team, sizes, machine) if threads > 1 else _grain(loops, sizes)
     per_row, chunk, deep = grain
     row_tasks = ceildiv(row.extent, per_row)
     lane_tasks = ceildiv(lane.extent, chunk) if lane is not None else ix(1)
@@ -240,10 +261,11 @@ def _program(plan: KernelPlan, sizes: Schedule, teams: Teams | None) -> TileProg
         after=(after, minimum(after + deep, loops.back.extent)) if loops.after else ONCE,
     )
     cuts = sizes.get("stretches", 1)
-    top.stmts.append(loops.run(top, span, shared=threads > 1, cuts=cuts))
+    turn = sizes.get("turn", 0) * team * sizes.get("width", 0)
+    top.stmts.append(loops.run(top, span, shared=threads > 1, cuts=cuts, turn=turn))
     buffers, dims = plan.region.buffers(), dims_of(plan.region)
     if plan.then is not None:
-        rest, then = _Loops.of(plan.then), Scope(top.names, frozenset(), team=threads > 1)
+        rest, then = Loops.of(plan.then), Scope(top.names, frozenset(), team=threads > 1)
         whole = Spans((ix(0), rest.row.extent), (ix(0), rest.points), (ix(0), rest.back.extent))
         then.stmts.append(rest.run(then, whole, shared=threads > 1, cuts=cuts))
         (arrived,) = (s.dst for s in plan.region.stores if s.dst.role is Role.COUNTER)
@@ -270,7 +292,15 @@ def check_threads(threads: int, teams: Teams | None) -> None:
         raise NotRealised(f"{threads} threads in a task")
 
 
-def _check_threads(loops: _Loops, threads: int) -> None:
+def check_width(sizes: Schedule, teams: Teams | None) -> None:
+    """Whether the headers have so many lanes of a thread."""
+    if teams is not None and sizes["width"] < teams.least_lanes:
+        raise NotRealised(
+            f"{sizes['width']} lanes of a thread, which has {teams.least_lanes} at least"
+        )
+
+
+def check_lanes(loops: Loops, threads: int) -> None:
     kinds = [loops.kind] if loops.lane is not None else []
     if threads == 1 and "threads" in kinds:
         raise NotRealised("a loop over threads in a task of one thread")
@@ -286,15 +316,13 @@ def _check_threads(loops: _Loops, threads: int) -> None:
             raise NotRealised("vectors do not compute what is in a loop over lanes")
 
 
-def _fill(
-    scope: Scope, stores: Sequence[Store], lanes: Axis | None, where: tuple[Cmp, ...]
-) -> None:
+def fill(scope: Scope, stores: Sequence[Store], lanes: Axis | None, where: tuple[Cmp, ...]) -> None:
     values = scope.values([s.value for s in stores])
     for s, value in zip(stores, values, strict=True):
         scope.stmts.append(StoreTile(s.dst, s.at, value, lanes, where))
 
 
-def _grain(loops: _Loops, sizes: Schedule) -> tuple[int, int, int]:
+def _grain(loops: Loops, sizes: Schedule) -> tuple[int, int, int]:
     """Rows, lanes, and points after the folds, of a work tile."""
     lane, visits, most = loops.lane, loops.visits, sizes["visits"]
     back = loops.back.extent.estimate()
@@ -331,16 +359,48 @@ def _is_repeated(visits: int, lanes: int, grain: int) -> bool:
 
 def team_of(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> int:
     """Threads of a block that share a row of a plan of vector loops."""
-    loops = _Loops.of(plan)
-    return _team(loops, sizes, machine.teams)
+    loops = Loops.of(plan)
+    return _team(loops, plan.region, sizes, machine.teams)
 
 
-def _team(loops: _Loops, sizes: Schedule, teams: Teams) -> int:
+def spread(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Schedule:
+    """The same with fewer threads in a block, down to a warp, where blocks would be too few for the device.
+
+    With fewer lanes of each thread then, as long as that makes more blocks, and never are too many: what moves in
+    narrow pieces is slow where there is much. Not where all threads share a row, in which each would have more to do.
+    """
+    loops, teams = Loops.of(plan), machine.teams
+    results = [r for fold in loops.folds for r, _ in fold.results]
+    has_lanes_in_tasks = loops.lane is not None and all(loops.lane in free_axes(r) for r in results)
+    points = (loops.row.extent, loops.points, loops.back.extent)
+
+    def tasks(sizes: Schedule, counts: Sequence[int]) -> int:
+        team = _team(loops, plan.region, sizes, teams)
+        grain = _grain_of_teams(loops, team, sizes, machine)
+        return prod(-(-n // each) for n, each in zip(counts, grain, strict=True))
+
+    if _team(loops, plan.region, sizes, teams) > teams.warp and not has_lanes_in_tasks:
+        return sizes
+    typical, most = [n.estimate() for n in points], [n.bounds()[1] for n in points]
+    while sizes["threads"] > teams.warp and tasks(sizes, typical) < machine.multiprocessors:
+        sizes = sizes.at("threads", sizes["threads"] // 2)
+    known = [n for n in most if n is not None]
+    while sizes["width"] > teams.least_lanes and len(known) == len(most):
+        fewer = sizes.at("width", sizes["width"] // 2)
+        before = tasks(sizes, known)
+        if not before < min(machine.multiprocessors, tasks(fewer, known)):
+            break
+        sizes = fewer
+    return sizes
+
+
+def _team(loops: Loops, region: Region, sizes: Schedule, teams: Teams) -> int:
     """Threads that share a row: as many as it has vectors, part of a warp or else the whole block.
 
     Up to a few vectors a thread are a warp's: it waits for no other, and a block for one row would have idle threads.
+    Of vectors that are less than a thread moves at a time each has several.
     """
-    width, folds, lane, rows = sizes["width"], loops.folds, loops.lane, loops.row.extent.estimate()
+    width, lane, folds = sizes["width"], loops.lane, loops.folds
     vectors = [-(-lane.extent.estimate() // width)] if lane is not None else [1]
     for fold in folds:
         group = [r for r, _ in fold.results]
@@ -351,8 +411,12 @@ def _team(loops: _Loops, sizes: Schedule, teams: Teams) -> int:
     if most > teams.warp_vectors * teams.warp:
         return sizes["threads"]
     alone = all(lane in free_axes(r) for fold in folds for r, _ in fold.results)
-    if teams.idle and folds and lane is not None and alone and rows >= sizes["threads"]:
+    many = loops.row.extent.estimate() >= sizes["threads"]
+    if teams.idle and folds and lane is not None and alone and many:
         return _least_idle(vectors[0], teams)
+    moved = moved_of(region, teams)
+    if moved < teams.lane_bytes:
+        most = -(-most * moved // (2 * teams.lane_bytes))
     return min(teams.warp, 1 << (most - 1).bit_length())
 
 
@@ -364,7 +428,9 @@ def _least_idle(vectors: int, teams: Teams) -> int:
     return next(busy, 1)
 
 
-def _grain_of_teams(loops: _Loops, team: int, sizes: Schedule) -> tuple[int, int, int]:
+def _grain_of_teams(
+    loops: Loops, team: int, sizes: Schedule, machine: Machine
+) -> tuple[int, int, int]:
     """Rows, lanes, and points after the folds, of a work tile that teams share."""
     lane, teams = loops.lane, sizes["threads"] // team
     back, chunk = loops.back.extent.estimate(), team * sizes["width"]
@@ -378,6 +444,13 @@ def _grain_of_teams(loops: _Loops, team: int, sizes: Schedule) -> tuple[int, int
             return teams, sizes["repeated"] * chunk, 1
         extent = lane.extent.estimate()
         deep = _deep(loops.visits, extent, back, 1)
+        if team < sizes["threads"] and machine.teams is not None:
+            most = (
+                loops.row.extent.estimate()
+                * back
+                // (teams * machine.teams.blocks * machine.scans.workers)
+            )
+            deep = max(deep, min(most, back, -(-sizes["repeated"] * chunk // extent)))
         return teams, lane.extent.bounds()[1] or extent, deep
     return teams, chunk * (1 if loops.folds else sizes["vectors"]), _deep(loops.visits, 1, back, 1)
 

@@ -65,9 +65,13 @@ def sites(*domains: Mapping[str, Sequence[int]]) -> Near:
 
 
 def each_part(near: Mapping[str, Near]) -> Near:
-    """Schedules of grids side by side, with another one for one of the grids."""
+    """Schedules of grids side by side, with another one for all that are alike, or for one of the grids."""
 
     def of(plan: KernelPlan, sizes: Schedule) -> Iterator[Schedule]:
+        first, *others = sizes.parts
+        if all(other == first for other in others):
+            for other in near[first.builder](plan, first):
+                yield replace(sizes, parts=(other,) * len(sizes.parts))
         for number, part in enumerate(sizes.parts):
             for other in near[part.builder](plan, part):
                 yield replace(sizes, parts=_with(sizes.parts, number, other))
@@ -76,24 +80,25 @@ def each_part(near: Mapping[str, Near]) -> Near:
 
 
 def tiles_of_pipeline(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Iterator[Schedule]:
-    """Every tile of a product, whole and in parts."""
-    tiles = tiles_of(f32 if sizes.get("thread_rows", 0) else f16, machine)
-    whole_or_not = (0, 2 * machine.multiprocessors)
-    if sum(isinstance(s, Product) for s in plan.root[-1].body) > 1:
-        tiles, whole_or_not = tiles_of_pair(machine), (0,)
-    for t in tiles:
-        for parts_of in whole_or_not:
-            if (other := sizes_of(t, parts_of)) != sizes:
-                yield other
+    """Every tile of a product, whole and in parts, and those of small products."""
+    scalar = bool(sizes.get("thread_rows", 0))
+    several = sum(isinstance(s, Product) for s in plan.root[-1].body) > 1
+    tiles = tiles_of_pair(machine) if several else tiles_of(f32 if scalar else f16, machine)
+    small = () if several or scalar else machine.products.small
+    in_parts = () if several else ((t, 2 * machine.multiprocessors) for t in tiles)
+    for t, parts_of in (*((t, 0) for t in (*tiles, *small)), *in_parts):
+        if (other := sizes_of(t, parts_of)) != sizes:
+            yield other
 
 
 def tiles_of_stream(_: KernelPlan, sizes: Schedule, machine: StreamingGpu) -> Iterator[Schedule]:
     """Every number of rows and of points at a time."""
     streams = machine.streams
     scalar = [t for tiles in streams.scalar.values() for t in tiles]
-    rows = dict.fromkeys((*(r for r, _, _ in scalar), sizes["rows"]))
-    steps = dict.fromkeys((*(s for _, s, _ in scalar), streams.step, streams.step_of_long))
-    for site, values in (("rows", rows), ("step", steps)):
+    rows = dict.fromkeys((*(t.rows for t in scalar), sizes["rows"]))
+    steps = dict.fromkeys((*(t.step for t in scalar), streams.step, streams.step_of_long))
+    slots = dict.fromkeys(t.slots for t in (*scalar, *streams.few.values()))
+    for site, values in (("rows", rows), ("step", steps), ("slots", slots)):
         yield from (sizes.at(site, v) for v in values if v != sizes[site])
 
 

@@ -14,16 +14,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lumigen.condition import less
-from lumigen.index import Axis, ceildiv, extent_of, is_nonnegative, ix, product
+from lumigen.condition import Cmp, less
+from lumigen.dtype import f32
+from lumigen.index import Axis, Ix, ceildiv, extent_of, is_nonnegative, ix, minimum, product
+from lumigen.lower.across import across_of
 from lumigen.lower.runs import terms_of, visited
 from lumigen.lower.scope import kernel_reductions
+from lumigen.lower.spread import Spread, about, about_own_mean, find_spread
 from lumigen.lower.sweeps import axes_after, lane_axis
+from lumigen.lower.widths import width_of
 from lumigen.machine import Division, Grain, Machine
 from lumigen.names import fresh
 from lumigen.region import (
     Buffer,
     Expr,
+    Monoid,
     Reduce,
     Region,
     Role,
@@ -52,7 +57,7 @@ class Split:
 
     @property
     def temps(self) -> tuple[Buffer, ...]:
-        return tuple(p.stores[0].dst for p in self.parts)
+        return tuple(s.dst for p in self.parts for s in p.stores)
 
 
 def split(region: Region, machine: Machine) -> Split:
@@ -61,16 +66,64 @@ def split(region: Region, machine: Machine) -> Split:
     own = frozenset(pieces.last.axes)
     # the others belong to the terms of another one
     reductions = [r for r in kernel_reductions([pieces.last.value]) if free_axes(r) <= own]
+    spreads = _spreads(reductions)
+    stretch = across_of(region, machine)
+    if stretch.is_enough and (stretch.is_read_once or not spreads):
+        return pieces.split()
+    if _stores_rows(pieces, reductions):
+        return pieces.split()
+    points = extent_of(_repeating(pieces, reductions)).estimate()
+    for s in spreads:
+        if pieces.count(s.total) > 1 or pieces.is_repeated(s.squares, points):
+            pieces.divide_squares(s)
     for r in reductions:
         while (count := pieces.count(r)) > 1:
             results = extent_of(free_axes(r)).estimate()
             for inner in reductions[: reductions.index(r)]:
-                pieces.store_if_repeated(inner, pieces.now(r), count * results)
+                pieces.store_if_repeated((inner,), pieces.now(r), count * results)
             pieces.divide(r, count)
     points = extent_of(_repeating(pieces, reductions)).estimate()
+    for s in spreads:
+        pieces.store_if_repeated((s.total, s.squares), pieces.now(pieces.last.value), points)
     for r in reductions:
-        pieces.store_if_repeated(r, pieces.now(pieces.last.value), points)
+        pieces.store_if_repeated((r,), pieces.now(pieces.last.value), points)
     return pieces.split()
+
+
+def _stores_rows(pieces: _Pieces, reductions: Sequence[Reduce]) -> bool:
+    """Whether reductions of rows are stored, for teams to share out those of columns, as of what is weighted.
+
+    Where rows are too few for all blocks, and columns have more terms than a launch costs.
+    """
+    rows = [r for r in reductions if pieces.lane not in free_axes(r)]
+    columns, machine = [r for r in reductions if r not in rows], pieces.machine
+    if machine.teams is None or len({free_axes(r) for r in rows}) != 1 or not free_axes(rows[0]):
+        return False
+    terms = (extent_of((*r.axes, *free_axes(r))).estimate() for r in columns)
+    warps = extent_of(free_axes(rows[0])).estimate() * machine.teams.warp
+    few = warps < machine.scans.workers * machine.teams.threads
+    if not few or not any(n > pieces.division.again for n in terms):
+        return False
+    if any(pieces.count(r) > 1 for r in rows):
+        return False
+    stored = _Pieces(pieces.region, machine)
+    stored.store(rows)
+    stretch = across_of(stored.split().rest, machine)
+    if stretch.is_enough and stretch.is_read_once:
+        pieces.store(rows)
+        return True
+    return False
+
+
+def _spreads(reductions: Sequence[Reduce]) -> list[Spread]:
+    """Squares about a value that is made of the total of the same terms."""
+    found: list[Spread] = []
+    for r in reductions:
+        for total in reductions[: reductions.index(r)]:
+            spread = find_spread(r, total)
+            if spread is not None and total in walk([spread.apart]):
+                found.append(spread)
+    return found
 
 
 def _repeating(pieces: _Pieces, reductions: Sequence[Reduce]) -> tuple[Axis, ...]:
@@ -111,37 +164,87 @@ class _Pieces:
         return _parts(whole, self.grain(whole), self.division) if isinstance(whole, Reduce) else 1
 
     def grain(self, e: Expr) -> Grain:
-        """Of what varies with the lanes of the last store, and of what does not."""
-        return _grain(e, self.lane, self.division)
+        """Of what varies with the lanes of the last store, and of what does not: of short runs by a warp."""
+        found, teams = _grain(e, self.lane, self.division), self.machine.teams
+        if found is not self.division.row or teams is None or not isinstance(e, Reduce):
+            return found
+        longest = max(visited(e, a) for a in e.axes)
+        if longest > teams.warp_vectors * teams.warp * width_of(self.region, teams):
+            return found
+        part = teams.threads // teams.warp
+        return replace(found, lanes=-(-found.lanes // part), terms=-(-found.terms // part))
 
     def divide(self, r: Reduce, count: int) -> None:
         """A further level of parts."""
         whole = self.now(r)
         assert isinstance(whole, Reduce)
         name = fresh(f"parts{len(self.parts)}", self.taken)
-        store, value = _divided(whole, self, count, name)
-        self._append(r, store, value)
+        cut = _cut(whole, self, name, *_along(whole, self, count))
+        body = reduce(
+            whole.monoid, cut.axes, substitute(whole.body, cut.at), whole.dtype, cut.inside
+        )
+        store = self.stored(name, cut.points, body)
+        merged = reduce(whole.monoid, (cut.part,), read(store.dst, store.at), whole.dtype)
+        self._append({r: merged}, store)
 
-    def store_if_repeated(self, r: Reduce, value: Expr, points: int) -> None:
-        """Store what a reduction comes to if a value of so many points would compute it again for many of them."""
-        whole = self.now(r)
-        if not isinstance(whole, Reduce) or whole not in walk([value]):
-            return
+    def divide_squares(self, s: Spread) -> None:
+        """Parts of a total and of squares about a value made of it, in one region: a part's are about its own mean."""
+        count = max(
+            self.count(s.total), _parts(s.total, self.grain(s.total), self.division, least=1)
+        )
+        name = fresh(f"parts{len(self.parts)}", self.taken)
+        cut = _cut(s.squares, self, name, *_along_rows(s.squares, self, count))
+        terms = extent_of(a for a in s.squares.axes if a is not cut.long) * cut.length
+        values = about_own_mean(substitute(s.term, cut.at), cut.axes, terms, cut.inside)
+        total, squares = (
+            self.stored(n, cut.points, v)
+            for n, v in zip((name, f"{name}_squares"), values, strict=True)
+        )
+        of_total, of_squares = (read(x.dst, x.at) for x in (total, squares))
+        merged: dict[Expr, Expr] = {s.total: reduce(Monoid.SUM, (cut.part,), of_total, f32)}
+        apart = map_expr(s.apart, merged)
+        moved = about(of_squares, of_total, terms, apart)
+        merged[s.squares] = reduce(Monoid.SUM, (cut.part,), moved, f32)
+        self._append(merged, total, squares)
+
+    def is_repeated(self, whole: Reduce, points: int) -> bool:
+        """Whether a value of so many points would compute it again for many of them."""
         axes, length = free_axes(whole), 1
         if self.lane is not None and self.lane not in axes:
             length = max(1, self.lane.extent.estimate())  # once for all points along the lanes
         again = points // length - extent_of(axes).estimate()
-        if again * extent_of(whole.axes).estimate() > self.division.again:
-            kept = tuple(a for a in self.last.axes if a in axes)
-            dims, place = tuple(a.extent for a in kept), tuple(map(ix, kept))
-            name = fresh(f"whole{len(self.parts)}", self.taken)
-            b = Buffer(name, Role.TEMP, dims, whole.dtype)
-            self._append(r, Store(b, kept, place, whole), read(b, place))
+        return again * extent_of(whole.axes).estimate() > self.division.again
 
-    def _append(self, r: Reduce, store: Store, value: Expr) -> None:
-        self.before = {**self.merged, r: self.now(r)}
-        self.merged[r] = value
-        self.parts.append(Region((store,), self.region.lines))
+    def store_if_repeated(self, each: Sequence[Reduce], value: Expr, points: int) -> None:
+        """Store what reductions come to if a value of so many points would compute each of them again for many."""
+        inside = set(walk([value]))
+        for whole in map(self.now, each):
+            if not isinstance(whole, Reduce) or whole not in inside:
+                return
+            if not self.is_repeated(whole, points):
+                return
+        self.store(each)
+
+    def store(self, each: Sequence[Reduce]) -> None:
+        """Store what reductions come to, in one region."""
+        stores = dict[Expr, Store]()
+        for r in each:
+            whole = self.now(r)
+            kept = tuple(a for a in self.last.axes if a in free_axes(whole))
+            stores[r] = self.stored(fresh(f"whole{len(self.parts)}", self.taken), kept, whole)
+        merged = {r: read(s.dst, s.at) for r, s in stores.items()}
+        self._append(merged, *stores.values())
+
+    def stored(self, name: str, axes: tuple[Axis, ...], value: Expr) -> Store:
+        """The store of a value at each point of the axes in a buffer of its own."""
+        self.taken.add(name)
+        b = Buffer(name, Role.TEMP, tuple(a.extent for a in axes), value.dtype)
+        return Store(b, axes, tuple(map(ix, axes)), value)
+
+    def _append(self, merged: Mapping[Expr, Expr], *stores: Store) -> None:
+        self.before = {**self.merged, **{r: self.now(r) for r in merged}}
+        self.merged.update(merged)
+        self.parts.append(Region(stores, self.region.lines))
 
     def split(self) -> Split:
         rest, after_last = (_with(self.region, v) for v in (self.merged, self.before))
@@ -164,41 +267,94 @@ def _with(region: Region, values: Mapping[Expr, Expr]) -> Region:
     return Region(stores, region.lines)
 
 
-def _parts(r: Reduce, grain: Grain, division: Division) -> int:
-    """Into how many parts the reduction is to be split, at the dims' typical values."""
+def _parts(r: Reduce, grain: Grain, division: Division, least: int | None = None) -> int:
+    """Into how many parts to split the reduction, at the dims' typical values, if it has terms for the `least`."""
     terms = terms_of(r)
     results = extent_of(free_axes(r)).estimate()
-    if terms < division.worth * grain.terms:
+    if terms < (division.worth if least is None else least) * grain.terms:
         return 1
     longest = max(visited(r, a) for a in r.axes)
-    wanted = -(-division.lanes // max(1, results * grain.lanes))
+    each = max(1, results * grain.lanes)
+    wanted, fitting = -(-division.lanes // each), division.lanes // each
+    if 4 * fitting >= 3 * wanted:  # rather a fourth idle than a second round for a few
+        wanted = fitting
     return min(wanted, terms // grain.terms, longest)
+
+
+def parts_of(r: Reduce, machine: Machine) -> int:
+    """Into how many parts a reduction of rows is to be split; 1 where its rows keep the machine busy."""
+    return _parts(r, machine.division.row, machine.division)
 
 
 def _grain(e: Expr, lane: Axis | None, division: Division) -> Grain:
     return division.column if lane is not None and lane in free_axes(e) else division.row
 
 
-def _divided(r: Reduce, pieces: _Pieces, count: int, name: str) -> tuple[Store, Expr]:
-    """The store of about `count` parts, and the reduction over them.
+@dataclass(frozen=True)
+class _Cut:
+    """A reduction in parts: `long`, of its axes, is so long in each `part`; the others are as they were."""
 
-    What a lane has of each part lies beside what its neighbour has; else the parts of a result lie side by side.
-    """
-    store, line = pieces.last, pieces.division.line
+    part: Axis
+    long: Axis
+    axes: tuple[Axis, ...]  # of one part
+    at: Mapping[Axis, Ix]  # where its points are
+    inside: tuple[Cmp, ...]
+    points: tuple[Axis, ...]  # of what the parts store
+
+    @property
+    def length(self) -> Ix:
+        """Points of the part along the long axis."""
+        (chunk,) = (a.extent for a in self.axes if a.name == self.long.name)
+        if self.part.extent * chunk == self.long.extent:
+            return chunk
+        return minimum(chunk, self.long.extent - chunk * self.part)
+
+
+def _along(r: Reduce, pieces: _Pieces, count: int) -> tuple[Axis, int]:
+    """(the longest axis, so many points of it that there are about `count` parts)."""
+    line = pieces.division.line
     most = MOST_TERMS * pieces.grain(r).lanes
     long = max(r.axes, key=lambda a: a.extent.estimate())
     beside = extent_of(a for a in r.axes if a is not long).estimate()
     chunk = min(-(-long.extent.estimate() // count), -(-most // max(1, beside)))
     unit = line if chunk > 4 * line else 4
-    chunk = -(-chunk // unit) * unit
+    return long, -(-chunk // unit) * unit
+
+
+def _along_rows(r: Reduce, pieces: _Pieces, count: int) -> tuple[Axis, int]:
+    """The same of a part that is read twice: as registers hold it, rows of it are whole, and parts are alike."""
+    long, chunk = _along(r, pieces, count)
+    teams, is_column = pieces.machine.teams, pieces.lane in free_axes(r)
+    if teams is None:
+        return long, chunk
+    outer = [a for a in r.axes[:-1] if visited(r, a) >= count]
+    if outer:
+        long = max(outer, key=lambda a: a.extent.estimate())
+    beside = extent_of(a for a in r.axes if a is not long).estimate()
+    vectors = teams.threads * teams.held // 2 * 4 // teams.lane_bytes
+    # a block in a column has four of the least stretches of lanes, as a line of memory has
+    wide = 4 * teams.stretch // teams.lane_bytes
+    held = vectors // wide if is_column else vectors * width_of(pieces.region, teams) // beside
+    most = max(1, min(-(-long.extent.estimate() // count), held))
+    unit = pieces.division.line if long is r.axes[-1] and not is_column else 1
+    most = max(unit, most // unit * unit)
+    if not long.extent.is_const:
+        return long, most
+    alike = (n for n in range(most, most // 2, -unit) if long.extent.const % n == 0)
+    return long, next(alike, most)
+
+
+def _cut(r: Reduce, pieces: _Pieces, name: str, long: Axis, chunk: int) -> _Cut:
+    """A reduction in parts of so many points of an axis.
+
+    What a lane has of each part lies beside what its neighbour has; else the parts of a result lie side by side.
+    """
+    store = pieces.last
     part = Axis(name.replace("parts", "part"), ceildiv(long.extent, chunk))
     term = Axis(long.name, ix(chunk))
     at = {long: ix(part) * chunk + term}
     axes = tuple(term if a is long else a for a in r.axes)
     inside = (less(at[long], long.extent), *(c.substitute(at) for c in r.where))
-    body = reduce(r.monoid, axes, substitute(r.body, at), r.dtype, inside)
     kept = tuple(a for a in store.axes if a in free_axes(r))
     points = (part, *kept) if pieces.lane in kept else (*kept, part)
-    parts = Buffer(name, Role.TEMP, tuple(a.extent for a in points), r.dtype)
-    place = tuple(map(ix, points))
-    return Store(parts, points, place, body), reduce(r.monoid, (part,), read(parts, place), r.dtype)
+    return _Cut(part, long, axes, at, inside, points)

@@ -85,7 +85,7 @@ class _Fold:
         grid = plan.root[-1]
         loop = next((s for s in grid.body if isinstance(s, Loop)), None)
         inners = [s for s in loop.body if isinstance(s, Product)] if loop else []
-        if loop is None or not inners or len(loop.axes) != 1:
+        if loop is None or not loop.carries or len(loop.axes) != 1:
             return None
         corrections = [c.correct for c in loop.carries if c.correct is not None]
         outer = [i for i, c in enumerate(loop.carries) if c.product is not None]
@@ -176,7 +176,8 @@ def _states(found: _Fold, values: Sequence[Expr], region: Region, part: Axis) ->
     stores: list[Store] = []
     for i in found.order:
         own = found.own if found.loop.carries[i].product is not None else ()
-        axes = (part, *found.grid, *own)
+        # of rows without products the states of all parts lie side by side
+        axes = (part, *found.grid, *own) if found.inner else (*found.grid, part)
         name = fresh(f"parts{i}", taken)
         parts = Buffer(name, Role.TEMP, tuple(a.extent for a in axes), f32)
         stores.append(Store(parts, axes, tuple(map(ix, axes)), values[i]))

@@ -21,7 +21,8 @@ of f32, those of several types, and weights that no maximum bounds, which f16 ma
 1.5e-6, one of 1024 by 1e-5, one of 4096 by 4e-5.)
 
 Sites: `rows` of a block, `columns` and `depth` that hold the result's row and the inner contraction's, `step` points
-of k in a turn, `warps`.
+of k in a turn, `warps`, and `slots`: how many tiles of these points have a place. With one the tiles of an inner
+product come while an outer one is computed.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ from lumigen.tile import (
     reads_memory,
 )
 
-SITES = ("rows", "columns", "depth", "step", "warps")
+SITES = ("rows", "columns", "depth", "step", "warps", "slots")
 
 
 _Operand = tuple[Buffer, Expr, Axis, Axis]
@@ -107,15 +108,16 @@ def stream(plan: KernelPlan, sizes: Schedule, machine: StreamingGpu) -> Built:
 
 def _check(found: Streamable, sizes: Schedule, machine: StreamingGpu) -> None:
     """Whether a block has what its tiles need: rows for each warp, shared memory, registers."""
-    rows, columns, depth, step, warps = (sizes[s] for s in SITES)
+    rows, columns, depth, step, warps, slots = (sizes[s] for s in SITES)
     inner, outer = len(found.cascade.inners), len(found.outers)
     block = machine.streams.narrowest
     if not warps or rows % (block * warps) or not step or step % block:
         these = f"{rows} rows, {step} points at a time"
         raise NotRealised(f"{these} for {warps} warps of blocks of {block}")
-    # as CascadeTile of the device's headers: two slots, and f32 rows of weights that lie on no tile of points
-    beside = outer * rows * step if found.element is f32 and rows > depth else 0
-    elements = inner * rows * depth + 2 * step * (inner * depth + outer * columns) + beside
+    if not slots or (inner > 1 and slots != machine.streams.slots):
+        raise NotRealised(f"{slots} slots for the points of {inner} inner products")
+    # as CascadeTile of the device's headers
+    elements = inner * rows * depth + slots * step * (inner * depth + outer * columns)
     shared = elements * found.element.itemsize
     if shared > machine.shared_bytes:
         has = machine.shared_bytes
@@ -184,11 +186,15 @@ class StreamBuilder:
         m_tiles, task = ceildiv(self.m.extent, rows), self.task
         top = Scope(self.names, frozenset({task}))
         place = ix(task) % m_tiles  # blocks side by side share what streams by
+        batch = ix(task) // m_tiles
         if self.limits().hi.axes & {self.m0, self.m1}:
+            if found.element is f32:  # whose products take so long that nothing needs to be shared
+                every = extent_of(found.grid)
+                place, batch = ix(task) // every, ix(task) % every
             place = m_tiles - 1 - place  # the longest loops first, so that none is left for the end
         top.bind(self.m0, place * rows)
         top.bind(self.m1, minimum(ix(self.m0) + rows, self.m.extent))
-        top.spread(ix(task) // m_tiles, found.grid)
+        top.spread(batch, found.grid)
         for i, c in enumerate(found.carries):
             top.stmts.append(Fill(self.state(i), float(c.identity)))
         return top

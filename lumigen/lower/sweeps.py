@@ -41,7 +41,7 @@ def plan_sweeps(region: Region, machine: Machine) -> KernelPlan:
     merged, vectors = merge_axes(region.stores), machine.vectors
     stores, where = _changed(merged, vectors)
     store, lane = stores[-1], lane_axis(stores[-1], vectors)
-    kind = _lane_kind(stores, lane, team=machine.teams is not None)
+    kind = lane_kind(stores, lane, team=machine.teams is not None)
     at = Around(vectors, machine.teams)
     reductions = [
         r
@@ -78,7 +78,7 @@ def _changed(
     return (changed,), asked
 
 
-def _lane_kind(stores: tuple[Store, ...], lane: Axis | None, *, team: bool) -> str:
+def lane_kind(stores: tuple[Store, ...], lane: Axis | None, *, team: bool) -> str:
     """How a loop over the last axis runs: over lanes if vectors compute all that is in it."""
     floats = all(s.value.dtype is f32 and computed(s.dst.dtype) is f32 for s in stores)
     if lane is not None and floats and lanes_fit([s.value for s in stores], lane):
@@ -235,30 +235,46 @@ def _stand_together(one: Reduce, other: Reduce) -> bool:
 
 
 def merge_axes(stores: tuple[Store, ...]) -> tuple[Store, ...]:
-    """Join neighbouring axes of maps wherever all their addresses stay affine: fewer, longer loops."""
-    if any(isinstance(e, Reduce) for e in walk(s.value for s in stores)):
-        return stores
+    """Join neighbouring axes of maps wherever all their addresses stay affine: fewer, longer loops.
+
+    Each reduction varies with both of them or with none, so that none runs more often.
+    """
+    reductions = kernel_reductions(s.value for s in stores)
     position = len(stores[-1].axes) - 2
     while position >= 0:
         axes = stores[-1].axes
         left, right = axes[position : position + 2]
         joined, split = _join(left, right)
         axes = (*axes[:position], joined, *axes[position + 2 :])
-        moved = tuple(
-            Store(
-                s.dst,
-                axes,
-                tuple(i.substitute(split) for i in s.at),
-                substitute(s.value, split),
+        if all(_vary_alike(r, left, right) for r in reductions):
+            moved = tuple(
+                Store(
+                    s.dst,
+                    axes,
+                    tuple(i.substitute(split) for i in s.at),
+                    substitute(s.value, split),
+                )
+                for s in stores
             )
-            for s in stores
-        )
-        addresses = [address(s.dst, s.at) for s in moved]
-        addresses += [a for s in moved for a in _addresses(s.value)]
-        if all(a.coefficient(joined) is not None for a in addresses):
-            stores = moved
+            addresses = [address(s.dst, s.at) for s in moved]
+            addresses += [a for s in moved for a in _addresses(s.value)]
+            if all(a.coefficient(joined) is not None for a in addresses):
+                stores = moved
+                reductions = kernel_reductions(s.value for s in stores)
         position -= 1
     return stores
+
+
+def _vary_alike(r: Reduce, left: Axis, right: Axis) -> bool:
+    """Whether a reduction varies with both axes or with none, and asks for no place along them."""
+    asked = frozenset(a for c in r.where for a in c.axes)
+    varying = free_axes(r)
+    return (left in varying) == (right in varying) and not asked & {left, right}
+
+
+def merge_kept(region: Region) -> Region:
+    """The region over axes of its stores that are joined so."""
+    return replace(region, stores=merge_axes(region.stores))
 
 
 def merge_reduced(region: Region) -> Region:

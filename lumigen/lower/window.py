@@ -78,8 +78,8 @@ def _window(axis: Axis, conditions: tuple[Cmp, ...]) -> tuple[Ix, Ix, bool] | No
         factor = c.slack.coefficient(axis)
         if factor is not None and factor.is_const and factor.const in ends:
             ends[factor.const].append(c.slack - factor * axis)
-    for low in ends[1]:
-        for high in ends[-1]:
+    for low in (*ends[1], ix(0)):
+        for high in (*ends[-1], axis.extent - 1):
             length = low + high + 1  # -low <= axis <= high
             if _is_fixed(length) and length is not axis.extent:
                 return -low, length, False

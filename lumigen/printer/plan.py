@@ -45,7 +45,8 @@ def _loop(loop: Loop) -> list[str]:
             case Store():
                 lines.append(f"  store {step.dst}[{', '.join(map(str, step.at))}]")
             case Native():
-                lines.append(f"  {step.kernel} into {step.store.dst}")
+                which = f"{step.shown} of {step.place} in 0 .. {step.count}"
+                lines.append(f"  {step.kernel} of {which} into {step.store.dst}")
             case Product():
                 lines.extend(f"  {line}" for line in _product(step))
             case Loop():

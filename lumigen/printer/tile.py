@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from lumigen.dtype import f32
-from lumigen.index import Axis, Ix
+from lumigen.index import Axis, Ix, ix
 from lumigen.ops import Op
 from lumigen.region import (
     Buffer,
@@ -215,8 +215,12 @@ def _matrix(s: Stmt) -> str:
             return f"for {s.value.name} of {s.acc}{_rows((*s.more, *s.rows))}, {_ends(s)}"
         case Order():
             way = " from the greatest on" if s.descending else ""
-            where = f"{s.place} in 0 .. {s.place.extent}"
-            return f"{s.dst}{_at(s.at)} = first {s.kept} of {where} by {show_expr(s.value)}{way}"
+            where = f"{s.place} in 0 .. {s.count}"
+            shown = "" if s.shown == ix(s.place) else f" {s.shown} of the"
+            held = f", {s.held} in each thread" if s.held else ""
+            by = f"by {show_expr(s.value)}{way}{held}"
+            also = "".join(f", {_statement(e)}" for e in s.elements)
+            return f"{s.dst}{_at(s.at)} ={shown} first {s.kept} of {where} {by}{also}"
         case GroupPlaces():
             where = f"{s.place} in 0 .. {s.place.extent}"
             return f"{s.dst}{_at(s.at)} = {s.groups} groups of {where} by {show_expr(s.value)}"

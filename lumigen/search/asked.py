@@ -5,66 +5,121 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import starmap
 from pathlib import Path
 
 from lumigen.dtype import DType
 from lumigen.errors import BadArgument
 from lumigen.files import read_regular
-from lumigen.lower.devices import Device
 from lumigen.passes import Entries
 from lumigen.progress import Stages
-from lumigen.search.book import NOTHING, Book, book_of
-from lumigen.search.tune import News, tune
-from lumigen.target import HOST
+from lumigen.search.book import NOTHING, Book, Found, book_of
+from lumigen.search.lanes import measuring_of, refusal
+from lumigen.search.tune import News, Terms, tune
 from lumigen.target_row import Target
 
 SCHEDULES = "schedules.json"  # of a project
 LEAST, MOST = 1.0, 7 * 86400.0  # seconds of a search
+MOST_SEED = 1 << 20
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The file's choices, and for how long to search besides; None: not at all."""
+    """The file's choices, and for how long to search besides, with which random numbers; None: not at all."""
 
     given: Book
     seconds: float | None
+    seed: int = 0
+    cold: bool = False
 
     @property
     def options(self) -> Mapping[str, str]:
         """What decides what is emitted."""
         out = {"schedules": self.given.digest} if self.given.found else {}
-        return out if self.seconds is None else {**out, "tune": f"{self.seconds:g}"}
+        if self.seconds is None:
+            return out
+        told = {"seed": str(self.seed)} if self.seed else {}
+        told |= {"cold": "yes"} if self.cold else {}
+        return {**out, "tune": f"{self.seconds:g}", **told}
 
-    def book(self, entries: Entries, device: Device, dtype: DType, at: Stages) -> Book:
+    def book(self, entries: Entries, target: Target, dtype: DType, at: Stages) -> Book:
         """The file's choices, or those that a search finds."""
-        seconds = self.seconds
-        if seconds is None:
+        seconds, measuring = self.seconds, measuring_of(target)
+        if seconds is None or measuring is None:
             return self.given
 
         def tell(news: News) -> None:
-            what = f"{news.trials} trials, {news.before * 1e3:.3g} ms, now {news.best * 1e3:.3g} ms"
-            at.step("tune", int(news.seconds), int(seconds), what)
+            at.step("tune", int(news.seconds), int(seconds), as_text(news))
 
         with at.stage("tune"):
-            return tune(entries, device, dtype, seconds, os.cpu_count() or 1, tell)
+            terms = Terms(seconds, os.cpu_count() or 1, self.seed, self.cold)
+            found = tune(entries, target, measuring, dtype, terms, tell)
+        if found.faster:
+            at.say(f"the search made faster: {', '.join(starmap(_gained, found.faster.items()))}")
+        if found.dropped:
+            at.say(
+                f"choices that were dropped: {', '.join(starmap(_counted, found.dropped.items()))}"
+            )
+        if found.unreached:
+            at.say(
+                f"the search was too short for {', '.join(found.unreached)}: these run as without one, "
+                "and are searched next time"
+            )
+        return found.book
 
 
-def asked_for(target: Target, seconds: float | None, file: str | Path | None) -> Asked:
+def _counted(what: str, count: int) -> str:
+    return f"{count} {what}"
+
+
+def _gained(name: str, found: Found) -> str:
+    return f"{name} {found.before * 1e6:.3g} us to {found.seconds * 1e6:.3g} us"
+
+
+def as_text(news: News) -> str:
+    """One line: of all regions, then of the one that takes longest."""
+    reached, tried = sum(r.tried > 0 for r in news.regions), sum(r.tried for r in news.regions)
+    known = [r.least for r in news.regions if r.least is not None]
+    least = sum(known) if len(known) == len(news.regions) else None
+    said = f"{reached} of {len(news.regions)} regions, {tried} candidates, "
+    said += _times(news.before, news.best, least)
+    for r in sorted(news.regions, key=lambda r: -r.best)[:1]:
+        said += f"; longest {r.name}, {r.tried} candidates, {_times(r.before, r.best, r.least)}"
+    return said
+
+
+def _times(before: float, best: float, least: float | None) -> str:
+    limit = "" if least is None else f", limit {least * 1e6:.4g} us"
+    return f"{before * 1e6:.4g} us, now {best * 1e6:.4g} us{limit}"
+
+
+def asked_for(
+    target: Target,
+    seconds: float | None,
+    file: str | Path | None,
+    seed: int | None = None,
+    *,
+    cold: bool = False,
+) -> Asked:
     """What was asked, or BadArgument."""
+
+    def refused(name: str, value: str, expected: str) -> BadArgument:
+        return BadArgument(op="compile", name=name, value=value, expected=expected)
+
     if seconds is not None and file is not None:
-        expected = "one of the two: a search, or what one found"
-        raise BadArgument(
-            op="compile", name="tune", value="given with schedules", expected=expected
-        )
-    if seconds is not None and not LEAST <= seconds <= MOST:
-        expected = f"seconds, {LEAST:g} to {MOST:g}"
-        raise BadArgument(op="compile", name="tune", value=f"{seconds:g}", expected=expected)
-    if seconds is not None and target.has_device:
-        expected = f"{HOST.name}: kernels of other targets are not measured yet"
-        raise BadArgument(
-            op="compile", name="target with tune", value=target.text, expected=expected
-        )
-    return Asked(NOTHING if file is None else _read(Path(file)), seconds)
+        raise refused("tune", "given with schedules", "one of the two: a search, or what one found")
+    if seed is not None and seconds is None:
+        raise refused("seed", f"{seed} without tune", "it with a search, which it is for")
+    if cold and seconds is None:
+        raise refused("cold", "given without tune", "it with a search, which it is for")
+    if seed is not None and not 0 <= seed <= MOST_SEED:
+        raise refused("seed", str(seed), f"a number, 0 to {MOST_SEED}")
+    if seconds is not None:
+        if not LEAST <= seconds <= MOST:
+            raise refused("tune", f"{seconds:g}", f"seconds, {LEAST:g} to {MOST:g}")
+        if lacking := refusal(target):
+            raise refused(f"tune for {target.text}", "measured here", lacking)
+    return Asked(NOTHING if file is None else _read(Path(file)), seconds, seed or 0, cold)
 
 
 def _read(path: Path) -> Book:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,10 @@ class Book:
         """The candidate that a region runs as; None where the book has none that is legal."""
         found = self.found.get(key_of(canonical))
         return None if found is None else candidate_of(found.choice, named, device)
+
+    def matches(self, regions: Iterable[Region | None]) -> bool:
+        """Whether it says anything of one of these canonical regions."""
+        return any(r is not None and key_of(r) in self.found for r in regions)
 
     @property
     def digest(self) -> str:
@@ -89,6 +93,7 @@ def object_of(found: Found) -> dict[str, Any]:
         "first": c.first,
         "plans": c.plans,
         "schedules": [_schedule_object(s) for s in c.schedules],
+        **({"special": [_schedule_object(s) for s in c.special]} if c.special else {}),
     }
 
 
@@ -101,10 +106,11 @@ def found_of(o: Any) -> Found:
     """What an object of JSON says; an exception of Python if it says nothing."""
     plans = tuple((int(kernel), int(number)) for kernel, number in o["plans"])
     schedules = tuple(_schedule(s) for s in o["schedules"])
+    special = tuple(_schedule(s) for s in o.get("special", []))
     first = int(o["first"])
     if first < 0 or any(min(p) < 0 for p in plans):
         raise ValueError("a number below zero")
-    return Found(Choice(first, plans, schedules), float(o["seconds"]), float(o["before"]))
+    return Found(Choice(first, plans, schedules, special), float(o["seconds"]), float(o["before"]))
 
 
 def _schedule(o: Any) -> Schedule:

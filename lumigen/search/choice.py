@@ -6,7 +6,7 @@ laid out. So it can be kept in a file, and be found again in the space of the sa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TypeVar
@@ -22,11 +22,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Choice:
-    """`first` counts the candidates that a space begins with; `plans` are (kernel, which of the plans near its own)."""
+    """`first` counts the candidates that a space begins with; `plans` are (kernel, which of the plans near its own).
+
+    `special` are the schedules of kernels of architectures, as those of a Candidate.
+    """
 
     first: int
     plans: tuple[tuple[int, int], ...]
     schedules: tuple[Schedule, ...]
+    special: tuple[Schedule, ...] = ()
 
 
 def beginnings(region: Region, device: Device) -> Iterator[Choice]:
@@ -48,14 +52,20 @@ def candidate_of(choice: Choice, region: Region, device: Device) -> Candidate | 
         found = replace(found, plan=replace(found.plan, kernels=kernels))
     if found is None or len(found.plan.kernels) != len(choice.schedules):
         return None
-    return replace(found, schedules=choice.schedules)
+    return replace(found, schedules=choice.schedules, special=choice.special)
 
 
-def near(choice: Choice, region: Region, device: Device) -> Iterator[Choice]:
+def near(
+    choice: Choice, region: Region, device: Device, architectures: Collection[str] = ()
+) -> Iterator[Choice]:
     """Every choice that is one decision away: another schedule of a kernel, then another plan."""
     found = candidate_of(choice, region, device)
     if found is None:
         return
+    variants = [v.sizes for v in device.variants(found, architectures)]
+    for number, sizes in enumerate(variants):
+        for other in device.builders[sizes.builder].near(found.plan.kernels[0], sizes):
+            yield replace(choice, special=(*variants[:number], other, *variants[number + 1 :]))
     for kernel, (plan, sizes) in enumerate(zip(found.plan.kernels, choice.schedules, strict=True)):
         builder = device.builders.get(sizes.builder)
         for other in builder.near(plan, sizes) if builder else ():
@@ -63,7 +73,7 @@ def near(choice: Choice, region: Region, device: Device) -> Iterator[Choice]:
             yield replace(choice, schedules=schedules)
     for kernel, plan in enumerate(found.plan.kernels):
         for number, _ in enumerate(plans_near(plan)):
-            yield replace(choice, plans=(*choice.plans, (kernel, number)))
+            yield replace(choice, plans=(*choice.plans, (kernel, number)), special=())
 
 
 def _nth(items: Iterator[T], number: int) -> T | None:

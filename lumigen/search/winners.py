@@ -7,22 +7,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-import platform
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing, suppress
+from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 from lumigen import debug
-from lumigen.fast_lane import FLAGS
 from lumigen.resources import lumigen_version
 from lumigen.search.book import Book, Found, found_of, object_of
-from lumigen.toolchain import cxx, output, processor
+from lumigen.targets.measuring import Measuring
 
 TABLE = """
 create table if not exists winner (
-  machine text, region text, budget real, found text, primary key (machine, region)
+  machine text, region text, budget real, day text, found text, primary key (machine, region)
 )"""
 SENSELESS = (
     "SQLITE_NOTADB",
@@ -32,28 +32,79 @@ SENSELESS = (
 SECONDS = 30.0  # that another process may keep the database to itself
 
 
-def machine(threads: int) -> str:
-    """What a measurement is of: the processor, the compiler with its flags, the threads, and lumigen's version."""
-    compiler = cxx() or ""
-    tool = output([compiler, "--version"])
-    facts = (processor(), platform.system(), tool, *FLAGS, str(threads), lumigen_version())
+@dataclass(frozen=True)
+class Kept:
+    """What winners are of: a machine, and in it a model for regions that take too little of that to be searched."""
+
+    regions: frozenset[str]
+    machine: str
+    model: str
+
+    @staticmethod
+    def of(
+        measuring: Measuring, threads: int, regions: Collection[str], *, cold: bool = False
+    ) -> Kept:
+        """For regions of one model."""
+        machine = _machine(measuring, threads, cold=cold)
+        return Kept(frozenset(regions), machine, _digest((machine, *sorted(regions))))
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """Winners, and whether all of them were measured today."""
+
+    book: Book
+    are_of_today: bool
+
+
+def _machine(measuring: Measuring, threads: int, *, cold: bool) -> str:
+    caches = "cold" if cold else "as they are"
+    return _digest((*measuring.machine(threads), caches, lumigen_version()))
+
+
+def _digest(facts: Collection[str]) -> str:
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:32]
 
 
-def known(regions: list[str], where: str, budget: float) -> Book:
-    """The winners of these regions on a machine, found in searches of at least so many seconds."""
-    query = "select region, found from winner where machine = ? and budget >= ?"
-    wanted = set(regions)
-    rows = _asked(lambda db: db.execute(query, (where, budget)).fetchall())
-    return Book({region: found_of(json.loads(text)) for region, text in rows if region in wanted})
+def today() -> str:
+    """As the database has it."""
+    return date.today().isoformat()  # noqa: DTZ011  # the day of this machine
 
 
-def keep(found: Mapping[str, Found], where: str, budget: float) -> None:
-    """Remember winners; those of longer searches stay."""
+def known(place: Kept, budget: float) -> Remembered:
+    """What was found in searches of at least so many seconds."""
+    query = "select region, day, found from winner where machine in (?, ?) and budget >= ?"
+    asked = (place.model, place.machine, budget)
+    rows = [
+        r for r in _asked(lambda db: db.execute(query, asked).fetchall()) if r[0] in place.regions
+    ]
+    book = Book({region: found_of(json.loads(text)) for region, _, text in rows})
+    return Remembered(book, all(day == today() for _, day, _ in rows))
+
+
+def everything(measuring: Measuring, threads: int) -> Book:
+    """What all searches on this machine have found."""
+    query, asked = (
+        "select region, found from winner where machine = ?",
+        (_machine(measuring, threads, cold=False),),
+    )
+    rows = _asked(lambda db: db.execute(query, asked).fetchall())
+    return Book({region: found_of(json.loads(text)) for region, text in rows})
+
+
+def keep(
+    found: Mapping[str, Found], small: Mapping[str, Found], place: Kept, budget: float
+) -> None:
+    """Remember winners, and for this model alone the `small` ones; those of longer searches stay."""
     query = """
-      insert into winner values (?, ?, ?, ?) on conflict (machine, region) do update
-      set budget = excluded.budget, found = excluded.found where excluded.budget >= winner.budget"""
-    rows = [(where, key, budget, json.dumps(object_of(f))) for key, f in found.items()]
+      insert into winner values (?, ?, ?, ?, ?) on conflict (machine, region) do update
+      set budget = excluded.budget, day = excluded.day, found = excluded.found
+      where excluded.budget >= winner.budget"""
+    rows = [
+        (where, key, budget, today(), json.dumps(object_of(f)))
+        for where, some in ((place.machine, found), (place.model, small))
+        for key, f in some.items()
+    ]
     _asked(lambda db: db.executemany(query, rows).fetchall())
 
 

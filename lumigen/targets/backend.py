@@ -9,6 +9,7 @@ from lumigen.emit.kernel import Spell
 from lumigen.limits import Limits
 from lumigen.lower.devices import Device
 from lumigen.target_row import Target
+from lumigen.targets.measuring import Measuring
 from lumigen.toolchain import Finding
 
 
@@ -38,3 +39,4 @@ class TargetBackend:
     findings: tuple[Callable[[], Finding], ...] = ()  # what is looked for besides
     here: Callable[[], str | None] = lambda: None  # the architecture of this machine's first device
     compiles: Callable[[tuple[str, ...]], str] = lambda _architectures: ""  # CMake's list of these
+    measuring: Measuring | None = None  # of a device: how a search measures kernels on it

@@ -175,7 +175,7 @@ def _is_affine(conditions: Iterable[Cmp], axis: Axis) -> bool:
 def broken_carry(s: Advance | ScanLanes, facts: Facts, scope: FactScope) -> Iterator[str]:
     """What goes on must have begun, with the same lanes."""
     name = s.name if isinstance(s, Advance) else s.carry
-    made = facts.carries.get(name)
+    made = facts.carries.get(name) or facts.accumulators.get(name)
     if made is None or name not in scope.locals or made.lanes != s.lanes:
         yield "nothing is carried under this name"
 

@@ -53,7 +53,7 @@ def verify_kernel(kernel: KernelPlan, after: str = "plan_region") -> KernelPlan:
                     if not set(step.axes) <= axes:
                         _fail(after, f"the store to {step.dst} stands outside loops over its axes")
                 elif isinstance(step, Native):
-                    stored.append(step.store)
+                    stored += [step.store, *(s for s, _ in step.elements)]
         if len(set(here)) != len(here):
             _fail(after, "a reduction is computed by two folds")
         computed += here

@@ -77,7 +77,7 @@ from lumigen.verify.facts import (
     never,
 )
 from lumigen.verify.products import broken_fragments, broken_product
-from lumigen.verify.value import broken_operand, broken_value
+from lumigen.verify.value import broken_operand, broken_value, is_of_names
 
 
 def verify(program: TileProgram, after: str = "verify") -> TileProgram:
@@ -324,6 +324,8 @@ def _broken_value_of(
         yield from broken_name(s.name, facts)
     # ahead of the loop over its lanes a carry is one number
     lanes = None if isinstance(s, ScanCarry) and s.lanes not in scope.axes else s.lanes
+    if isinstance(s, Let | Advance) and scope.lanes is None and is_of_names(s.value, s.lanes):
+        scope = replace(scope, lanes=s.lanes)  # of accumulators, between loops over their lanes
     yield from broken_value(s.value, facts, scope, lanes)
     if s.value.dtype is not s.name.dtype:
         yield f"a value of {s.value.dtype} as {s.name.dtype}"
@@ -476,7 +478,7 @@ def _broken_total(s: Accumulator | Finish, facts: Facts, scope: FactScope) -> It
         is_one = made is None or (made.lanes is None and not made.dealt)
         if made is None or is_one or s.source not in scope.locals:
             yield f"{s.source.name} has no lanes to reduce"
-        elif made.monoid is not s.monoid or made.lanes in scope.axes:
+        elif made.monoid is not s.monoid or (made.lanes in scope.axes and not made.dealt):
             yield f"{s.source.name} is still at work, or reduces by {made.monoid.value}"
         return
     if s.lanes is not None and s.name.dtype is not f32:
@@ -523,15 +525,21 @@ def _broken_store(s: StoreTile, facts: Facts, scope: FactScope) -> Iterator[str]
 
 
 def _broken_order(s: Order | GroupPlaces, facts: Facts, scope: FactScope) -> Iterator[str]:
-    count = s.kept if isinstance(s, Order) else s.groups
+    counts = (s.kept, s.count) if isinstance(s, Order) else (s.groups,)
     yield from broken_use(s.dst, facts)
-    yield from broken_indices((*s.at, count), facts, scope)
+    yield from broken_indices((*s.at, *counts), facts, scope)
+    inside = replace(scope, axes=scope.axes | {s.place})
+    if isinstance(s, Order):
+        yield from broken_indices((s.shown,), facts, inside)
+        yield from _broken_body(s.elements, facts, replace(inside, axes=inside.axes | {s.rank}))
+        if s.elements and not s.held:
+            yield "elements of a row that no team holds"
     if s.place in scope.axes or scope.lanes is not None:
         yield f"{s.place} has a value already, or there are lanes"
     if s.dst.dtype is not i64 or len(s.at) != len(s.dst.dims):
         yield f"places in {s.dst}, of {s.dst.dtype}, at {s.at}"
-    if isinstance(s, Order) and never(Cmp(s.place.extent - s.kept), scope.given):
-        yield f"{s.kept} of {s.place.extent} places"
+    if isinstance(s, Order) and any(never(Cmp(s.place.extent - n), scope.given) for n in counts):
+        yield f"{counts} of {s.place.extent} places"
     if isinstance(s, GroupPlaces) and not s.value.dtype.is_int:
         yield f"groups are numbered by {s.value.dtype}"
-    yield from broken_value(s.value, facts, replace(scope, axes=scope.axes | {s.place}), None)
+    yield from broken_value(s.value, facts, inside, None)

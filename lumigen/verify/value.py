@@ -7,7 +7,20 @@ from dataclasses import replace
 
 from lumigen.dtype import boolean, computed, f32
 from lumigen.index import Axis
-from lumigen.region import Carried, Expr, Local, Reduce, Scan, indices_of, walk
+from lumigen.region import (
+    Carried,
+    Expr,
+    Holds,
+    Index,
+    Local,
+    Random,
+    Read,
+    Reduce,
+    Scan,
+    free_axes,
+    indices_of,
+    walk,
+)
 from lumigen.tile import Operand
 from lumigen.verify.facts import (
     Facts,
@@ -46,6 +59,12 @@ def broken_value(e: Expr, facts: Facts, scope: FactScope, lanes: Axis | None) ->
         for c in inside(read):
             if never(c, scope.given | given):
                 yield f"{read.source} is read outside: {c} never holds"
+
+
+def is_of_names(e: Expr, lanes: Axis | None) -> bool:
+    """Whether nothing but names varies with the lanes."""
+    leaves = (x for x in walk([e]) if isinstance(x, Read | Index | Holds | Random))
+    return lanes is not None and not any(lanes in free_axes(x) for x in leaves)
 
 
 def broken_operand(

@@ -28,7 +28,7 @@ struct FirstLanes {
 }  // namespace LUMIGEN_NS
 
 // Each of these defines Vec (float lanes), IVec (int32 lanes), Mask (truth lanes), kLanes, kFusedFma,
-// and the primitives on them: load store load_int store_int; + - * / fma sqrt max_ordered
+// and the primitives on them: load store load_int store_int, load_int of all lanes from int8 and uint8; + - * / fma sqrt max_ordered
 // min_ordered floor round_even trunc; bits from_bits to_float to_int; + - * & | ^ shift_left
 // shift_right on IVec; lt le eq is_nan mask_and mask_or mask_not any select; splat splat_int iota_int
 // build first_lane exchange permute transpose; load_u16 store_u16, of integers below 65536 in IVec.
@@ -91,6 +91,22 @@ LUMIGEN_INLINE Vec load_strided(const float* p, int64_t stride, Lanes lanes) {
   if (stride == 2 && lane_count(lanes) == kLanes)
     return even_then_odd(load(p, AllLanes{}), load(p + kLanes - 1, AllLanes{}));
   return build_lanes([&](int i) { return p[i * stride]; }, lanes);
+}
+
+// Lane i comes from the integer p[i], exactly but for int32 beyond 2^24, which are rounded.
+template <class T>
+LUMIGEN_INLINE Vec load_widened(const T* p, AllLanes lanes) {
+  return to_float(load_int(p, lanes));
+}
+template <class T>
+LUMIGEN_INLINE Vec load_widened(const T* p, FirstLanes l) {
+  T each[kLanes] = {};
+  for (int i = 0; i < l.n; i++) each[i] = p[i];
+  return load_widened(each, AllLanes{});
+}
+template <class T, class Lanes>
+LUMIGEN_INLINE Vec load_strided_widened(const T* p, int64_t stride, Lanes lanes) {
+  return build_lanes([&](int i) { return float(p[i * stride]); }, lanes);
 }
 
 // Lane i comes from p[k / kPhases + k % kPhases * between], where k = start + i.

@@ -49,6 +49,13 @@ LUMIGEN_INLINE void store_int(int32_t* p, IVec a, FirstLanes l) {
   _mm256_maskstore_epi32(p, lane_bits(l), a.v);
 }
 
+LUMIGEN_INLINE IVec load_int(const int8_t* p, AllLanes) {
+  return {_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)))};
+}
+LUMIGEN_INLINE IVec load_int(const uint8_t* p, AllLanes) {
+  return {_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)))};
+}
+
 // The lanes in the mask; nothing else is read, and the others are zero.
 LUMIGEN_INLINE Vec load_masked(const float* p, Mask m) {
   return {_mm256_maskload_ps(p, _mm256_castps_si256(m.v))};

@@ -49,6 +49,13 @@ LUMIGEN_INLINE void store_int(int32_t* p, IVec a, FirstLanes l) {
 }
 
 // Sixteen numbers of 16 bits.
+LUMIGEN_INLINE IVec load_int(const int8_t* p, AllLanes) {
+  return {_mm512_maskz_cvtepi8_epi32(__mmask16(-1), _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+}
+LUMIGEN_INLINE IVec load_int(const uint8_t* p, AllLanes) {
+  return {_mm512_maskz_cvtepu8_epi32(__mmask16(-1), _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+}
+
 LUMIGEN_INLINE __m256i load_halves(const uint16_t* p, AllLanes) {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
 }

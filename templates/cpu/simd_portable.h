@@ -65,6 +65,11 @@ LUMIGEN_INLINE void store_int(int32_t* p, IVec a, FirstLanes l) {
   for (int i = 0; i < l.n; i++) p[i] = int32_t(a.v[i]);
 }
 
+LUMIGEN_INLINE IVec load_int(const int8_t* p, AllLanes) {
+  return {Bits4{uint32_t(p[0]), uint32_t(p[1]), uint32_t(p[2]), uint32_t(p[3])}};
+}
+LUMIGEN_INLINE IVec load_int(const uint8_t* p, AllLanes) { return {Bits4{p[0], p[1], p[2], p[3]}}; }
+
 LUMIGEN_INLINE IVec load_u16(const uint16_t* p, AllLanes) { return {Bits4{p[0], p[1], p[2], p[3]}}; }
 LUMIGEN_INLINE IVec load_u16(const uint16_t* p, FirstLanes l) {
   IVec a = splat_int(0);

@@ -57,6 +57,17 @@ LUMIGEN_INLINE void store_int(int32_t* p, IVec a, FirstLanes l) {
   if (l.n > 2) p[2] = _mm_extract_epi32(a.v, 2);
 }
 
+LUMIGEN_INLINE IVec load_int(const int8_t* p, AllLanes) {
+  int32_t four;
+  __builtin_memcpy(&four, p, sizeof four);
+  return {_mm_cvtepi8_epi32(_mm_cvtsi32_si128(four))};
+}
+LUMIGEN_INLINE IVec load_int(const uint8_t* p, AllLanes) {
+  int32_t four;
+  __builtin_memcpy(&four, p, sizeof four);
+  return {_mm_cvtepu8_epi32(_mm_cvtsi32_si128(four))};
+}
+
 LUMIGEN_INLINE IVec load_u16(const uint16_t* p, AllLanes) {
   return {_mm_cvtepu16_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)))};
 }

@@ -16,12 +16,14 @@
 namespace LUMIGEN_NS {
 
 // kRows x kColumns of each result by kWarps warps, each of which holds whole rows; kDepth of A and B. kInner
-// pairs of A and B, and kOuter of C.
-template <int kRows_, int kColumns_, int kDepth_, int kStep_, int kWarps_, int kInner_ = 1, int kOuter_ = 1>
+// pairs of A and B, and kOuter of C. Tiles of B and C come together into kSlots; or, with one, B comes while
+// the product with C is computed, and C while that with B is.
+template <int kRows_, int kColumns_, int kDepth_, int kStep_, int kWarps_, int kSlots_ = 2, int kInner_ = 1,
+          int kOuter_ = 1>
 struct CascadeTile {
   static constexpr int kInner = kInner_, kOuter = kOuter_;
   static constexpr int kRows = kRows_, kColumns = kColumns_, kDepth = kDepth_, kStep = kStep_;
-  static constexpr int kThreads = 32 * kWarps_, kSlots = 2;
+  static constexpr int kThreads = 32 * kWarps_, kSlots = kSlots_;
   // How many blocks a multiprocessor is to hold at one time, for __launch_bounds__: rows of 64 fit 160
   // registers.
   static constexpr bool kShort = kRows <= 16 * kWarps_ && kColumns <= 64 && kDepth <= 64 && kInner == 1;
@@ -35,14 +37,10 @@ struct CascadeTile {
   using Fragment = Accumulators<Divided<kWide>>;
   using Numbers = PerRow<Divided<kStep>>;  // one for each row
 
-  // Rows of f32 that are themselves a fragment pass through shared memory: where a tile of B lay, if it is as
-  // large.
-  static constexpr bool kInPlace = kRows <= kDepth;
   template <class T>
   static constexpr int shared_bytes() {
-    const int fragment = std::is_same_v<T, float> && !kInPlace ? kRows * kStep : 0;
     const int turn = kSlots * kStep * (kInner * kDepth + kOuter * kColumns);
-    return (kInner * kRows * kDepth + turn + kOuter * fragment) * int(sizeof(T));
+    return (kInner * kRows * kDepth + turn) * int(sizeof(T));
   }
 };
 
@@ -52,12 +50,16 @@ struct Placed {
   uint32_t address;
 };
 
-// A tile of f32, and where rows that are to be multiplied by it lie meanwhile. kInPlace: other warps may
-// still be reading what was there.
-template <class Shared, class Rows, bool kInPlace>
-struct PlacedBesideRows {
-  uint32_t address, rows;
+// The same of a tile that is there after ready().
+template <class Shared, class Ready>
+struct PlacedLater {
+  uint32_t address;
+  Ready ready;
 };
+template <class Shared, class Ready>
+LUMIGEN_INLINE PlacedLater<Shared, Ready> placed_later(uint32_t address, Ready ready) {
+  return {address, ready};
+}
 
 // acc = A B for rows in registers or in shared memory, and acc += A B for rows that are themselves a
 // fragment.
@@ -88,15 +90,16 @@ LUMIGEN_INLINE void multiply(MmaAccumulators<Tile>& acc, Placed<SharedA> a, Plac
 template <class Tile, class Rows, class Shared>
 LUMIGEN_INLINE void multiply_fragment(MmaAccumulators<Tile>& acc, const MmaAccumulators<Rows>& rows,
                                       Placed<Shared> b) {
-  multiply_add<Shared>(acc, as_rows<typename Shared::Element>(rows), b.address);
+  if constexpr (std::is_same_v<typename Shared::Element, float>)
+    multiply_add_f32<Shared>(acc, rows, b.address);
+  else
+    multiply_add<Shared>(acc, as_rows<typename Shared::Element>(rows), b.address);
 }
-template <class Tile, class Rows, class Shared, class SharedRows, bool kInPlace>
+template <class Tile, class Rows, class Shared, class Ready>
 LUMIGEN_INLINE void multiply_fragment(MmaAccumulators<Tile>& acc, const MmaAccumulators<Rows>& rows,
-                                      PlacedBesideRows<Shared, SharedRows, kInPlace> b) {
-  if constexpr (kInPlace) __syncthreads();
-  store_fragment<SharedRows>(b.rows, rows);
-  __syncwarp();  // a warp reads its own rows; the next turn, which changes them, is behind a barrier
-  multiply_add_f32<SharedRows, Shared>(acc, b.rows, b.address);
+                                      const PlacedLater<Shared, Ready>& b) {
+  b.ready();
+  multiply_fragment(acc, rows, Placed<Shared>{b.address});
 }
 
 // The rows of A where they are to be multiplied: in registers, or, if they are too long or f32, as they lie.
@@ -113,6 +116,15 @@ LUMIGEN_INLINE auto held_rows(uint32_t tile) {
   }
 }
 
+// Brings majors from `major` on and depths from `k` on to a tile, zero from `end` on. What cannot be
+// copied asynchronously is brought at once: no registers hold it during the products.
+template <class Shared, class Tile, class Operand>
+LUMIGEN_INLINE void bring(const Operand& operand, int major, int end, int k, uint32_t tile) {
+  Feeder<Shared, Operand, Tile::kThreads> feed(operand, major, end);
+  feed.start(tile, k);
+  feed.finish(tile);
+}
+
 // f(k, rows, tile of B, tile of C) for k = lo, lo + kStep, .. below hi. The tiles begin at k; that of C is
 // zero from `hi` on, so that what lies there does not matter where its weights are 0. Rows are those of A
 // from `row` on, zero from `depth` on. `lo` is a multiple of kStep. Every thread of the block must call.
@@ -124,49 +136,68 @@ LUMIGEN_INLINE void for_steps(const A& a, int row, int depth, const B& b, const 
   using SharedA = SharedTile<T, Tile::kRows, Tile::kDepth, A::kAlong>;
   using SharedB = SharedTile<T, Tile::kStep, Tile::kDepth, B::kAlong>;
   using SharedC = SharedTile<T, Tile::kColumns, Tile::kStep, C::kAlong>;
-  constexpr int kSlotBytes = SharedB::kBytes + SharedC::kBytes;
+  constexpr int kSlots = Tile::kSlots, kSlotBytes = SharedB::kBytes + SharedC::kBytes;
   if (lo >= hi) return;
   const uint32_t tile_a = shared_address(shared), slots = tile_a + SharedA::kBytes;
-  // What cannot be copied asynchronously is brought at once: no registers hold it during the products.
-  const auto start = [&](int k, int slot) {
-    const uint32_t tile_b = slots + slot * kSlotBytes, tile_c = tile_b + SharedB::kBytes;
-    Feeder<SharedB, B, Tile::kThreads> feed_b(b, k, depth);
-    feed_b.start(tile_b, 0);
-    feed_b.finish(tile_b);
-    Feeder<SharedC, C, Tile::kThreads> feed_c(c, 0, hi);
-    feed_c.start(tile_c, k);
-    feed_c.finish(tile_c);
-    copy_commit();
+  const auto bring_b = [&](int k, int slot) {
+    bring<SharedB, Tile>(b, k, depth, 0, slots + slot * kSlotBytes);
   };
-  {
-    Feeder<SharedA, A, Tile::kThreads> feed_a(a, row, depth);
-    feed_a.start(tile_a, 0);
-    feed_a.finish(tile_a);
-  }
-  start(lo, 0);
-  copy_wait<0>();
-  __syncthreads();
-  const auto rows = held_rows<Tile, SharedA>(tile_a);
-  int slot = 0;
-#pragma unroll 1
-  for (int k = lo; k < hi; k += Tile::kStep) {
-    if (k + Tile::kStep < hi)
-      start(k + Tile::kStep, slot ^ 1);
-    else
-      copy_commit();  // empty groups too: the wait counts groups
-    copy_wait<1>();
+  const auto bring_c = [&](int k, int slot) {
+    bring<SharedC, Tile>(c, 0, hi, k, slots + slot * kSlotBytes + SharedB::kBytes);
+  };
+  bring<SharedA, Tile>(a, row, depth, 0, tile_a);
+  if constexpr (kSlots == 1) {
+    bring_b(lo, 0);
+    copy_commit();
+    copy_wait<0>();
     __syncthreads();
-    const uint32_t tile_b = slots + slot * kSlotBytes, tile_c = tile_b + SharedB::kBytes;
-    if constexpr (std::is_same_v<T, float>) {
-      using SharedRows = SharedTile<T, Tile::kRows, Tile::kStep, Along::kDepth>;
-      using Outer = PlacedBesideRows<SharedC, SharedRows, Tile::kInPlace>;
-      const uint32_t fragment = Tile::kInPlace ? tile_b : slots + Tile::kSlots * kSlotBytes;
-      f(k, rows, Placed<SharedB>{tile_b}, Outer{tile_c, fragment});
-    } else {
-      f(k, rows, Placed<SharedB>{tile_b}, Placed<SharedC>{tile_c});
+    const auto rows = held_rows<Tile, SharedA>(tile_a);
+#pragma unroll 1
+    for (int k = lo; k < hi; k += Tile::kStep) {
+      bring_c(k, 0);
+      copy_commit();
+      copy_wait<1>();
+      __syncthreads();
+      const auto ready = [&] {
+        __syncthreads();  // all have read the tile of B
+        if (k + Tile::kStep < hi) bring_b(k + Tile::kStep, 0);
+        copy_commit();  // empty groups too: the wait counts groups
+        copy_wait<1>();
+        __syncthreads();
+      };
+      f(k, rows, Placed<SharedB>{slots}, placed_later<SharedC>(slots + SharedB::kBytes, ready));
+      __syncthreads();  // all have read that of C
     }
-    slot ^= 1;
-    __syncthreads();  // all have read the slot that the next step fills
+  } else {
+#pragma unroll
+    for (int slot = 0; slot < kSlots - 1; slot++) {
+      const int k = lo + slot * Tile::kStep;
+      if (k < hi) {
+        bring_b(k, slot);
+        bring_c(k, slot);
+      }
+      copy_commit();  // empty groups too: the wait counts groups
+    }
+    copy_wait<kSlots - 2>();
+    __syncthreads();
+    const auto rows = held_rows<Tile, SharedA>(tile_a);
+    int slot = 0, ahead = kSlots - 1;
+#pragma unroll 1
+    for (int k = lo; k < hi; k += Tile::kStep) {
+      const int next = k + (kSlots - 1) * Tile::kStep;
+      if (next < hi) {
+        bring_b(next, ahead);
+        bring_c(next, ahead);
+      }
+      copy_commit();
+      copy_wait<kSlots - 1>();
+      __syncthreads();
+      const uint32_t tile_b = slots + slot * kSlotBytes;
+      f(k, rows, Placed<SharedB>{tile_b}, Placed<SharedC>{tile_b + SharedB::kBytes});
+      slot = slot + 1 == kSlots ? 0 : slot + 1;
+      ahead = ahead + 1 == kSlots ? 0 : ahead + 1;
+      __syncthreads();  // all have read the slot that the next step fills
+    }
   }
   copy_wait<0>();
 }

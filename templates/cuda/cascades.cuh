@@ -26,29 +26,8 @@ struct Inner {
 template <class A, class B>
 Inner(const A&, const B&, int) -> Inner<A, B>;
 
-// Brings majors from `major` on and depths from `from` on to a tile, zero from `end` on.
-template <class Shared, class Tile, class Operand>
-LUMIGEN_INLINE void bring(const Operand& operand, int major, int end, int from, uint32_t tile) {
-  Feeder<Shared, Operand, Tile::kThreads> feed(operand, major, end);
-  feed.start(tile, from);
-  feed.finish(tile);
-}
-
 template <class Tile, class C>
 using PointsOf = SharedTile<typename C::Element, Tile::kColumns, Tile::kStep, C::kAlong>;
-
-// The tile of C at `tile`; of f32 with a place for the rows that are multiplied with it.
-template <class Tile, class C>
-LUMIGEN_INLINE auto outer_tile(const C&, uint32_t tile, uint32_t fragment) {
-  using T = typename C::Element;
-  using Shared = PointsOf<Tile, C>;
-  if constexpr (std::is_same_v<T, float>) {
-    using SharedRows = SharedTile<T, Tile::kRows, Tile::kStep, Along::kDepth>;
-    return PlacedBesideRows<Shared, SharedRows, Tile::kInPlace>{tile, fragment};
-  } else {
-    return Placed<Shared>{tile};
-  }
-}
 
 // f(k, both rows, both tiles of B, the tile of each C) as in cascade.cuh. Every thread of the block must
 // call.
@@ -56,7 +35,8 @@ template <class Tile, class X, class Y, class F, class C, class... More>
 LUMIGEN_INLINE void for_steps(const X& x, const Y& y, int row, int lo, int hi, void* shared, F&& f,
                               const C& c, const More&... more) {
   using T = typename X::A::Element;
-  static_assert(Tile::kInner == 2 && Tile::kOuter == 1 + sizeof...(More) && Tile::kOuter <= 2);
+  static_assert(Tile::kInner == 2 && Tile::kOuter == 1 + sizeof...(More) && Tile::kOuter <= 2 &&
+                Tile::kSlots == 2);
   using RowsX = SharedTile<T, Tile::kRows, Tile::kDepth, X::A::kAlong>;
   using RowsY = SharedTile<T, Tile::kRows, Tile::kDepth, Y::A::kAlong>;
   using PointsX = SharedTile<T, Tile::kStep, Tile::kDepth, X::B::kAlong>;
@@ -94,16 +74,12 @@ LUMIGEN_INLINE void for_steps(const X& x, const Y& y, int row, int lo, int hi, v
     copy_wait<1>();
     __syncthreads();
     const uint32_t tile_b = slots + slot * kSlotBytes;
-    // each C has a place of its own for rows: tiles of B, or what lies after the slots
-    constexpr int kFragmentBytes = Tile::kInPlace ? kPointBytes : Tile::kRows * Tile::kStep * int(sizeof(T));
-    const uint32_t fragments = Tile::kInPlace ? tile_b : slots + Tile::kSlots * kSlotBytes;
-    const auto at = [&](const auto& operand, int i) {
-      const uint32_t tile_c = tile_b + 2 * kPointBytes + i * kOuterBytes;
-      return outer_tile<Tile>(operand, tile_c, fragments + i * kFragmentBytes);
-    };
     const Placed<PointsX> points_x{tile_b};
     const Placed<PointsY> points_y{tile_b + kPointBytes};
-    f(k, rows_x, rows_y, points_x, points_y, at(c, 0), at(more, 1)...);
+    const uint32_t tile_c = tile_b + 2 * kPointBytes;
+    const Placed<PointsOf<Tile, C>> tile_of_c{tile_c};
+    f(k, rows_x, rows_y, points_x, points_y, tile_of_c,
+      Placed<PointsOf<Tile, More>>{tile_c + kOuterBytes}...);
     slot ^= 1;
     __syncthreads();  // all have read the slot that the next step fills
   }

@@ -89,61 +89,71 @@ struct FmaShared {
 template <class Shared, class Operand, int kThreads>
 struct FmaFeeder {
   static constexpr bool kDeep = Operand::kAlong == Along::kDepth;
-  static constexpr bool kVectors = !kDeep && Operand::kAlwaysAsync;
-  static constexpr int kWidth = kVectors ? 4 : 1;
-  static constexpr int kLine = (kDeep ? Shared::kDepth : Shared::kMajors) / kWidth;
-  static constexpr int kLines = kDeep ? Shared::kMajors : Shared::kDepth;
-  static constexpr int kLineStep = kThreads / kLine, kEach = (kLines + kLineStep - 1) / kLineStep;
-  static_assert(kThreads % kLine == 0, "a thread has the same place in every line");
+
+  // How threads share lines of a tile, so many numbers of a line at a time.
+  template <int kWidth>
+  struct Shares {
+    static constexpr int kLine = (kDeep ? Shared::kDepth : Shared::kMajors) / kWidth;
+    static constexpr int kLines = kDeep ? Shared::kMajors : Shared::kDepth;
+    static constexpr int kLineStep = kThreads / kLine, kEach = (kLines + kLineStep - 1) / kLineStep;
+    static_assert(kThreads % kLine == 0, "a thread has the same place in every line");
+
+    static __device__ __forceinline__ int first_line() { return int(threadIdx.x) / kLine; }
+    static __device__ __forceinline__ int at() { return int(threadIdx.x) % kLine * kWidth; }
+    static __device__ __forceinline__ int offset(int line) {
+      return kDeep ? Shared::offset(at(), line) : Shared::offset(line, at());
+    }
+
+    template <class F>
+    static __device__ __forceinline__ void for_each(F&& f) {  // f(i, line)
+#pragma unroll
+      for (int i = 0; i < kEach; i++) {
+        const int line = first_line() + i * kLineStep;
+        if (kLines % kLineStep == 0 || line < kLines) f(i, line);
+      }
+    }
+  };
+  using Numbers = Shares<1>;
 
   const Operand& from;
   const int major, end;
-  float held[Operand::kInMemory ? 1 : kEach];
+  float held[Operand::kInMemory ? 1 : Numbers::kEach];
 
   __device__ __forceinline__ FmaFeeder(const Operand& operand, int first_major, int depth_end)
       : from(operand), major(first_major), end(depth_end) {}
 
-  static __device__ __forceinline__ int first_line() { return int(threadIdx.x) / kLine; }
-  static __device__ __forceinline__ int at() { return int(threadIdx.x) % kLine * kWidth; }
-
-  template <class F>
-  static __device__ __forceinline__ void for_each(F&& f) {  // f(i, line)
-#pragma unroll
-    for (int i = 0; i < kEach; i++) {
-      const int line = first_line() + i * kLineStep;
-      if (kLines % kLineStep == 0 || line < kLines) f(i, line);
-    }
-  }
-
-  static __device__ __forceinline__ int offset(int line) {
-    return kDeep ? Shared::offset(at(), line) : Shared::offset(line, at());
+  template <int kWidth>
+  __device__ __forceinline__ void copy(float* tile, int k) const {
+    using Dealt = Shares<kWidth>;
+    const int first = Dealt::first_line(), at = Dealt::at();
+    const int lines = kDeep ? from.majors - major : end - k;
+    const int left = (kDeep ? end - k : from.majors - major) - at;
+    const float* const source = kDeep ? from.at(major + first, k + at) : from.at(major + at, k + first);
+    const auto step = Dealt::kLineStep * (kDeep ? from.major_stride : from.depth_stride);
+    const uint32_t to = shared_address(tile + Dealt::offset(first));
+    Dealt::for_each([&](int i, int line) {
+      const uint32_t there = to + 4 * i * (Dealt::offset(Dealt::kLineStep) - Dealt::offset(0));
+      if constexpr (kWidth > 1)
+        copy_16(there, source + i * step, line < lines ? bytes_there<float>(left) : 0);
+      else
+        copy_4(there, source + i * step, line < lines && left > 0);
+    });
   }
 
   __device__ __forceinline__ void start(float* tile, int k) {
-    if constexpr (Operand::kInMemory) {
-      const int lines = kDeep ? from.majors - major : end - k;
-      const int left = (kDeep ? end - k : from.majors - major) - at();
-      const float* const source =
-          kDeep ? from.at(major + first_line(), k + at()) : from.at(major + at(), k + first_line());
-      const auto step = kLineStep * (kDeep ? from.major_stride : from.depth_stride);
-      const uint32_t to = shared_address(tile + offset(first_line()));
-      for_each([&](int i, int line) {
-        const uint32_t there = to + 4 * i * (offset(kLineStep) - offset(0));
-        if constexpr (kVectors)
-          copy_16(there, source + i * step, line < lines ? bytes_there<float>(left) : 0);
-        else
-          copy_4(there, source + i * step, line < lines && left > 0);
-      });
-    } else {
-      for_each([&](int i, int line) {
-        const int m = major + (kDeep ? line : at()), d = k + (kDeep ? at() : line);
+    if constexpr (!Operand::kInMemory) {
+      Numbers::for_each([&](int i, int line) {
+        const int m = major + (kDeep ? line : Numbers::at()), d = k + (kDeep ? Numbers::at() : line);
         held[i] = m < from.majors && d < end ? float(from.f(m, d)) : 0.0f;
       });
+    } else {
+      copy<!kDeep && Operand::kAlwaysAsync ? 4 : 1>(tile, k);
     }
   }
 
   __device__ __forceinline__ void finish(float* tile) const {
-    if constexpr (!Operand::kInMemory) for_each([&](int i, int line) { tile[offset(line)] = held[i]; });
+    if constexpr (!Operand::kInMemory)
+      Numbers::for_each([&](int i, int line) { tile[Numbers::offset(line)] = held[i]; });
   }
 };
 
@@ -156,10 +166,26 @@ __device__ __forceinline__ void load_fours(float (&to)[kCount], const float* til
   }
 }
 
-// acc += A B over a part. `shared` is free again on return; every thread of the block must call.
+// Whether vectors of an operand lie as rows of its tiles do, if its strides and address allow it.
+template <class Operand>
+constexpr bool kAsked =
+    Operand::kInMemory && Operand::kAlong == Along::kMajor && !Operand::kAlwaysAsync && !Operand::kNeverAsync;
+
+// The operand as it is copied, where that was asked.
+template <Copy kHow, class T, Along kAlong, class Place>
+__device__ __forceinline__ Strided<T, kAlong, kHow, Place> copied(
+    const Strided<T, kAlong, Copy::kEither, Place>& o) {
+  return {o.data, o.major_stride, o.depth_stride, o.majors};
+}
+template <Copy kHow, class Operand>
+__device__ __forceinline__ const Operand& copied(const Operand& o) {
+  return o;
+}
+
+// acc += A B over a part, of operands of which is known how they are copied.
 template <class Tile, class A, class B>
-__device__ __forceinline__ void contract_add(FmaAccumulators<Tile>& acc, const A& a, const B& b, Part part,
-                                             void* shared) {
+__device__ __forceinline__ void contract_copied(FmaAccumulators<Tile>& acc, const A& a, const B& b, Part part,
+                                                void* shared) {
   using SharedA = FmaShared<Tile::kRows, Tile::kDepth>;
   using SharedB = FmaShared<Tile::kColumns, Tile::kDepth>;
   constexpr int kStages = Tile::kStages, kStageFloats = SharedA::kFloats + SharedB::kFloats;
@@ -192,15 +218,23 @@ __device__ __forceinline__ void contract_add(FmaAccumulators<Tile>& acc, const A
     if (more) start(step + kStages - 1, ahead);
     copy_commit();
     const float *tile_a = ring + slot * kStageFloats, *tile_b = tile_a + SharedA::kFloats;
+    float x[2][Tile::kThreadRows], y[2][Tile::kThreadColumns];
+    const auto load = [&](int d) {
+      load_fours<SharedA, Tile::kThreadRows, Tile::kRowStep>(x[d % 2], tile_a, d, Tile::first_row());
+      load_fours<SharedB, Tile::kThreadColumns, Tile::kColumnStep>(y[d % 2], tile_b, d, Tile::first_column());
+    };
+    load(0);
 #pragma unroll
     for (int d = 0; d < Tile::kDepth; d++) {
-      float x[Tile::kThreadRows], y[Tile::kThreadColumns];
-      load_fours<SharedA, Tile::kThreadRows, Tile::kRowStep>(x, tile_a, d, Tile::first_row());
-      load_fours<SharedB, Tile::kThreadColumns, Tile::kColumnStep>(y, tile_b, d, Tile::first_column());
+      if (d + 1 < Tile::kDepth) load(d + 1);  // while others are multiplied
 #pragma unroll
       for (int i = 0; i < Tile::kThreadRows; i++)
 #pragma unroll
-        for (int j = 0; j < Tile::kThreadColumns; j++) acc.value[i][j] = fmaf(x[i], y[j], acc.value[i][j]);
+        for (int column = 0; column < Tile::kThreadColumns; column++) {
+          // there and back again: an operand of the product before stays where it is
+          const int j = i % 2 == 0 ? column : Tile::kThreadColumns - 1 - column;
+          acc.value[i][j] = fmaf(x[d % 2][i], y[d % 2][j], acc.value[i][j]);
+        }
     }
     if (more) finish(ahead);
     slot = slot + 1 == kStages ? 0 : slot + 1;
@@ -208,6 +242,18 @@ __device__ __forceinline__ void contract_add(FmaAccumulators<Tile>& acc, const A
   }
   copy_wait<0>();
   __syncthreads();
+}
+
+// acc += A B over a part. `shared` is free again on return; every thread of the block must call.
+template <class Tile, class A, class B>
+__device__ __forceinline__ void contract_add(FmaAccumulators<Tile>& acc, const A& a, const B& b, Part part,
+                                             void* shared) {
+  if constexpr (!kAsked<A> && !kAsked<B>)
+    contract_copied(acc, a, b, part, shared);
+  else if ((!kAsked<A> || a.is_async()) && (!kAsked<B> || b.is_async()))
+    contract_copied(acc, copied<Copy::kVectors>(a), copied<Copy::kVectors>(b), part, shared);
+  else
+    contract_copied(acc, copied<Copy::kElements>(a), copied<Copy::kElements>(b), part, shared);
 }
 
 // acc = A B over a part.

@@ -81,28 +81,45 @@ __device__ __forceinline__ void multiply_add_f32(MmaAccumulators<Tile>& acc, uin
 #pragma unroll
           for (int i = 0; i < Tile::kRowBlocks; i++)
 #pragma unroll
-            for (int x = 0; x < 4; x++)
+            for (int y = 0; y < 4; y++) {
+              const int x = y ^ (y / 2);  // each has an operand of the one before
               acc.value[i][j][x] = fmaf(row[2 * i + x / 2][0][e], column[x % 2][e], acc.value[i][j][x]);
+            }
       }
     }
   }
 }
 
-// The fragment of a warp as rows of a tile of f32 in shared memory, along the depth.
-template <class Shared, class Tile>
-__device__ __forceinline__ void store_fragment(uint32_t to, const MmaAccumulators<Tile>& acc) {
-  static_assert(Shared::kAlong == Along::kDepth && Shared::kDepth == 8 * Tile::kColumnBlocks);
-  const int row = Tile::first_row() + lane_index() / 4;
+// acc += A B for rows of A that are themselves a fragment. The lanes of a quad hold the numbers of a row, and
+// hand them to each other.
+template <class SharedB, class Tile, class Rows>
+__device__ __forceinline__ void multiply_add_f32(MmaAccumulators<Tile>& acc, const MmaAccumulators<Rows>& a,
+                                                 uint32_t b) {
+  static_assert(SharedB::kDepth == 8 * Rows::kColumnBlocks && Rows::kRowBlocks == Tile::kRowBlocks);
+  const LaneFours<SharedB, Side::kB> of_b(0);
 #pragma unroll
-  for (int i = 0; i < Tile::kRowBlocks; i++)
+  for (int k = 0; k < SharedB::kDepth / 4; k++) {
+    float row[2 * Tile::kRowBlocks][4];
 #pragma unroll
-    for (int half = 0; half < 2; half++)
+    for (int i = 0; i < 2 * Tile::kRowBlocks; i++)
 #pragma unroll
-      for (int j = 0; j < Tile::kColumnBlocks; j++) {
-        const int column = 8 * j + lane_index() % 4 * 2;
-        store_shared_8(to + Shared::offset(row + 16 * i + 8 * half, column / 4) + column % 4 * 4,
-                       acc.value[i][j][2 * half], acc.value[i][j][2 * half + 1]);
-      }
+      for (int e = 0; e < 4; e++)
+        row[i][e] = __shfl_sync(~0u, a.value[i / 2][k / 2][i % 2 * 2 + e % 2], k % 2 * 2 + e / 2, 4);
+#pragma unroll
+    for (int j = 0; j < Tile::kColumnBlocks; j++) {
+      float column[2][4];
+      of_b.load(column, b, j, k, k % 2);
+#pragma unroll
+      for (int e = 0; e < 4; e++)
+#pragma unroll
+        for (int i = 0; i < Tile::kRowBlocks; i++)
+#pragma unroll
+          for (int y = 0; y < 4; y++) {
+            const int x = y ^ (y / 2);  // each has an operand of the one before
+            acc.value[i][j][x] = fmaf(row[2 * i + x / 2][e], column[x % 2][e], acc.value[i][j][x]);
+          }
+    }
+  }
 }
 
 }  // namespace LUMIGEN_NS

@@ -44,7 +44,7 @@ template <class Place, class Exchange>
 LUMIGEN_INLINE void exchange_pairs(Place count, Place size, bool mirrored, const Exchange& exchange) {
   const Place half = size / 2, pairs = (count + size - 1) / size * half;
   for (Place pair = threadIdx.x; pair < pairs; pair += kThreads) {
-    const Place run = pair / half * size, within = pair % half;
+    const Place within = pair & (half - 1), run = 2 * (pair - within);  // half is a power of two
     const Place i = run + within, j = mirrored ? run + size - 1 - within : i + half;
     if (j < count) exchange(i, j);
   }
@@ -107,8 +107,8 @@ struct OrderTile {
 // The first `kept` places of a long row: what stands before the last one kept so far gathers behind those in
 // the tile, and when there is no more room the tile is sorted.
 template <class Tile, class Place, class Key>
-LUMIGEN_INLINE void select_row(const Tile& tile, int* filled, int64_t* out, Place kept, Place count,
-                               const Key& key) {
+LUMIGEN_INLINE void first_of_row(const Tile& tile, int* filled, int64_t* out, Place kept, Place count,
+                                 const Key& key) {
   constexpr int kStep = kThreads * kAhead;
   tile.load(kOrdered, nullptr, 0, key);
   tile.sort(kOrdered);
@@ -179,7 +179,7 @@ LUMIGEN_INLINE void order_row(int64_t* out, Place kept, Place count, const Key& 
     tile.sort(count);
     tile.store(out, kept);
   } else if (kept < count) {
-    select_row(tile, &filled, out, kept, count, key);
+    first_of_row(tile, &filled, out, kept, count, key);
   } else {
     sort_row(tile, out, count, key);
   }

@@ -174,17 +174,24 @@ struct ConsumerTile {
   }
 };
 
-// acc = the products of the next `steps` slots, at least one; the cursor moves on. `release(slot)` says that
-// a slot is empty. The first product overwrites: were the sums cleared before, the compiler would wait for
-// each product.
-template <class Tile, class Layout, class Ring, class Release>
+// Nothing is done to a slot before it is multiplied.
+struct AsItIs {
+  __device__ __forceinline__ void operator()(uint32_t, int) const {}
+};
+
+// acc = the products of the next `steps` slots, at least one; the cursor moves on. `ready(slot, step)` is
+// called when a slot is full, `release(slot)` says that it is empty. The first product overwrites: were the
+// sums cleared before, the compiler would wait for each product.
+template <class Tile, class Layout, class Ring, class Release, class Ready = AsItIs>
 __device__ __forceinline__ void consume(MmaAccumulators<Layout>& acc, const Ring& ring,
-                                        typename Ring::Cursor& at, int steps, const Release& release) {
+                                        typename Ring::Cursor& at, int steps, const Release& release,
+                                        const Ready& ready = {}) {
   using A = typename Tile::PanelA;
   using B = typename Tile::PanelB;
   uint32_t previous = 0;
   for (int step = 0; step < steps; step++) {
     ring.wait_full(at);
+    ready(at.slot, step);
     const uint64_t a = A::description(ring.template panel<0>(at.slot), Layout::consumer_row());
     const uint64_t b = B::description(ring.template panel<1>(at.slot), Layout::first_column());
     products_begin();

@@ -17,12 +17,16 @@
 
 #define LUMIGEN_INLINE __device__ __forceinline__
 
+#ifndef LUMIGEN_THREADS
+#define LUMIGEN_THREADS 256
+#endif
+
 namespace LUMIGEN_NS {
 
-constexpr int kThreads = 256;             // of a block
-constexpr int kTeam = LUMIGEN_TEAM;       // threads that share a row
-constexpr int kTeams = kThreads / kTeam;  // of a block
-constexpr int kLanes = LUMIGEN_LANES;     // elements of a Vec
+constexpr int kThreads = LUMIGEN_THREADS;  // of a block
+constexpr int kTeam = LUMIGEN_TEAM;        // threads that share a row
+constexpr int kTeams = kThreads / kTeam;   // of a block
+constexpr int kLanes = LUMIGEN_LANES;      // elements of a Vec
 constexpr int kWarp = 32;
 static_assert(kTeam <= kWarp || kTeam == kThreads, "a team is part of a warp, or the whole block");
 static_assert((kTeam & (kTeam - 1)) == 0, "teams of a warp are exchanged with by exclusive or");
@@ -51,6 +55,10 @@ LUMIGEN_INLINE FirstLanes first_lanes(Place n) {
 }
 // All of them, where they lie in memory as a packet may be: what is loaded and stored in whole words.
 struct PacketLanes {};
+// The same, or none at all.
+struct PacketOrNone {
+  bool is_any;
+};
 
 // f(packed) in code of its own for either answer, which `packed` is the type of.
 template <class F>
@@ -113,6 +121,28 @@ LUMIGEN_INLINE void for_scan(Packed, Place n, F&& f) {
     for (; first + kStep <= n; first += kStep) f(first + rank, PacketLanes{});
   }
   for (; first < n; first += kStep) f(first + rank, first_lanes(n - first - rank));
+}
+
+// f(j, lanes) once, for this thread's Vec of a stretch of up to kTeam * kLanes lanes, of which it may have
+// none: all threads of a block come together in it.
+template <class Packed, class Place, class F>
+LUMIGEN_INLINE void for_stretch(Packed, Place n, F&& f) {
+  const Place j = team_rank() * kLanes;
+  if (Packed::value && n % kLanes == 0) {
+    f(j, PacketOrNone{j < n});
+  } else {
+    f(j, first_lanes(n - j));
+  }
+}
+
+// f(part, k) for each k of 0 .. n - 1 that is this team's, of which it has kParts or fewer.
+template <int kParts, class Place, class F>
+LUMIGEN_INLINE void for_points(Place n, F&& f) {
+#pragma unroll
+  for (int part = 0; part < kParts; ++part) {
+    const Place k = part * kTeams + team_number();
+    if (n == kParts * kTeams || k < n) f(part, k);
+  }
 }
 
 template <class F>
@@ -316,6 +346,7 @@ LUMIGEN_INLINE Vec select(Mask m, Vec a, Vec b) {
 // Whether lane i is among them.
 LUMIGEN_INLINE bool has_lane(AllLanes, int) { return true; }
 LUMIGEN_INLINE bool has_lane(PacketLanes, int) { return true; }
+LUMIGEN_INLINE bool has_lane(PacketOrNone l, int) { return l.is_any; }
 LUMIGEN_INLINE bool has_lane(FirstLanes l, int i) { return i < l.n; }
 
 template <class F, class Lanes>
@@ -329,6 +360,7 @@ LUMIGEN_INLINE Mask mask_lanes(F&& at, Lanes lanes) {
 // Lanes beyond the named ones become `fill`: the neutral value of the reduction that follows.
 LUMIGEN_INLINE Vec zero_tail(Vec a, AllLanes, float) { return a; }
 LUMIGEN_INLINE Vec zero_tail(Vec a, PacketLanes, float) { return a; }
+LUMIGEN_INLINE Vec zero_tail(Vec a, PacketOrNone l, float fill) { return l.is_any ? a : splat(fill); }
 LUMIGEN_INLINE Vec zero_tail(Vec a, FirstLanes l, float fill) {
   return build([&](int i) { return i < l.n ? a.v[i] : fill; });
 }
@@ -404,6 +436,7 @@ LUMIGEN_INLINE Lanes one_by_one(Lanes lanes) {
   return lanes;
 }
 LUMIGEN_INLINE FirstLanes one_by_one(PacketLanes) { return {kLanes}; }
+LUMIGEN_INLINE FirstLanes one_by_one(PacketOrNone l) { return {l.is_any ? kLanes : 0}; }
 
 // Neighbours of 16 bits as memory has them, in half the registers of a Vec: what is read long before it is
 // used, or used again and again.
@@ -414,6 +447,10 @@ struct PackedVec {
 template <class Type>
 LUMIGEN_INLINE PackedVec<Type> load_packed(const uint16_t* p, PacketLanes) {
   return {*reinterpret_cast<const PairPacket*>(p)};
+}
+template <class Type>
+LUMIGEN_INLINE PackedVec<Type> load_packed(const uint16_t* p, PacketOrNone l) {
+  return l.is_any ? load_packed<Type>(p, PacketLanes{}) : PackedVec<Type>{};
 }
 template <class Type>
 LUMIGEN_INLINE PackedVec<Type> load_packed(const uint16_t* p, FirstLanes l) {
@@ -462,6 +499,10 @@ LUMIGEN_INLINE Vec load_as(const uint16_t* p, PacketLanes) {
   return out;
 }
 template <class Type, class T>
+LUMIGEN_INLINE Vec load_as(const T* p, PacketOrNone l) {
+  return l.is_any ? load_as<Type>(p, PacketLanes{}) : splat(0.0f);
+}
+template <class Type, class T>
 LUMIGEN_INLINE void store_as(T* p, Vec a, FirstLanes l) {
 #pragma unroll
   for (int i = 0; i < kLanes; ++i)
@@ -480,6 +521,10 @@ LUMIGEN_INLINE void store_as(uint16_t* p, Vec a, PacketLanes) {
 #pragma unroll
   for (int i = 0; i < kLanes; i += 2) packet.at[i / 2] = Type::narrow_pair(a.v[i], a.v[i + 1]);
   *reinterpret_cast<PairPacket*>(p) = packet;
+}
+template <class Type, class T>
+LUMIGEN_INLINE void store_as(T* p, Vec a, PacketOrNone l) {
+  if (l.is_any) store_as<Type>(p, a, PacketLanes{});
 }
 
 // All lanes of memory of which nothing is known: a packet where it happens to lie as one may.
@@ -524,6 +569,30 @@ LUMIGEN_INLINE void store_f16(uint16_t* p, Vec a, Lanes lanes) {
 template <class Lanes>
 LUMIGEN_INLINE void store_bf16(uint16_t* p, Vec a, Lanes lanes) {
   store_as<BFloat16>(p, a, lanes);
+}
+
+// Lane i comes from the integer p[i], exactly but for int32 beyond 2^24, which are rounded.
+template <class T>
+struct alignas(sizeof(T) * kLanes < 16 ? sizeof(T) * kLanes : 16) IntPacket {
+  T at[kLanes];
+};
+template <class T>
+LUMIGEN_INLINE Vec load_widened(const T* p, FirstLanes l) {
+  return build([&](int i) { return i < l.n ? float(p[i]) : 0.0f; });
+}
+template <class T>
+LUMIGEN_INLINE Vec load_widened(const T* p, PacketLanes) {
+  const IntPacket<T> packet = *reinterpret_cast<const IntPacket<T>*>(p);
+  return build([&](int i) { return float(packet.at[i]); });
+}
+template <class T>
+LUMIGEN_INLINE Vec load_widened(const T* p, AllLanes) {
+  const bool is_packet = reinterpret_cast<uintptr_t>(p) % alignof(IntPacket<T>) == 0;
+  return is_packet ? load_widened(p, PacketLanes{}) : load_widened(p, FirstLanes{kLanes});
+}
+template <class T, class Lanes>
+LUMIGEN_INLINE Vec load_strided_widened(const T* p, int64_t stride, Lanes lanes) {
+  return build_lanes([&](int i) { return float(p[i * stride]); }, lanes);
 }
 
 // Lane i comes from p[i * stride], and goes there.
@@ -617,6 +686,28 @@ LUMIGEN_INLINE auto reduce(X a, int& parity, F&& combine) {
   for (int i = 1; i < kWarps; ++i) x = combine(x, part[i]);
   return x;
 }
+// ---- the same of teams that share a row: each lane's value, from all teams of the block ----
+
+// The arrays are used by turns, as above.
+template <class F>
+LUMIGEN_INLINE Vec reduce_teams(Vec a, int& parity, F&& combine) {
+  constexpr int kWarps = kThreads / kWarp, kRanks = kTeam < kWarp ? kTeam : kWarp;
+#pragma unroll
+  for (int distance = kTeam; distance < kWarp; distance *= 2)
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) a.v[i] = combine(a.v[i], __shfl_xor_sync(~0u, a.v[i], distance));
+  __shared__ alignas(16) Vec parts[2][kWarps][kRanks];
+  auto* const part = parts[parity];
+  parity ^= 1;
+  const int rank = threadIdx.x % kWarp;
+  if (rank < kRanks) part[threadIdx.x / kWarp][rank] = a;
+  __syncthreads();
+  a = part[0][rank % kRanks];
+#pragma unroll
+  for (int i = 1; i < kWarps; ++i) a = map_lanes(a, part[i][rank % kRanks], combine);
+  return a;
+}
+
 // ---- scans: what is carried up to each lane, and from the last of all ----
 
 // All lanes of `carry` are one number. `combine` is associative; lanes without an element are the last ones,
@@ -688,6 +779,12 @@ LUMIGEN_INLINE float reduce_add(Vec a, Parity&... parity) {
 template <class... Parity>
 LUMIGEN_INLINE float reduce_max(Vec a, Parity&... parity) {
   return reduce(a, parity..., [](float x, float y) { return max_nan(x, y); });
+}
+LUMIGEN_INLINE Vec add_teams(Vec a, int& parity) {
+  return reduce_teams(a, parity, [](float x, float y) { return x + y; });
+}
+LUMIGEN_INLINE Vec max_teams(Vec a, int& parity) {
+  return reduce_teams(a, parity, [](float x, float y) { return max_nan(x, y); });
 }
 
 // ---- blocks ----

@@ -188,6 +188,11 @@ static void check_partial_lanes() {
     store_int(reinterpret_cast<int32_t*>(p), iota_int(), lanes);
     for (int i = 0; i < n; i++) CHECK(reinterpret_cast<int32_t*>(p)[i] == i);
 
+    int8_t* const bytes = reinterpret_cast<int8_t*>(end) - n;
+    for (int i = 0; i < n; i++) bytes[i] = int8_t(-i);
+    store(all, load_widened(bytes, lanes), AllLanes{});
+    for (int i = 0; i < kLanes; i++) CHECK(all[i] == (i < n ? float(-i) : 0.0f));
+
     float* const wide = end - (3 * n - 2);
     for (int i = 0; i < 3 * n - 2; i++) wide[i] = float(i);
     store(all, load_strided(wide, 3, lanes), AllLanes{});

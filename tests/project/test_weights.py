@@ -74,7 +74,8 @@ def test_a_packed_file_opens_elsewhere_and_is_aligned(project, packed, arrays):
     layout = "f32[20, 7] panels n=20 k=7 n_stride=7 k_stride=1 width=16"
     assert header["__metadata__"]["lumigen.layout.proj.weight"] == layout
     assert (
-        header["__metadata__"]["lumigen.hash"] == f"{data_hash(np.frombuffer(data, np.uint8)):016x}"
+        header["__metadata__"]["lumigen.hash"]
+        == f"{data_hash([np.frombuffer(data, np.uint8)]):016x}"
     )
 
 
@@ -193,7 +194,7 @@ def test_the_hash_is_the_runtimes(tiny, tmp_path, original, size):
         "shape": [size],
         "data_offsets": [len(data), len(data) + size],
     }
-    header["__metadata__"] = {"lumigen.hash": f"{data_hash(whole):016x}"}
+    header["__metadata__"] = {"lumigen.hash": f"{data_hash([whole]):016x}"}
     path = tmp_path / "w.safetensors"
     path.write_bytes(join(header, whole.tobytes()))
     tiny.verify_weights(path)

@@ -42,7 +42,7 @@ def device_of(machine: Processor) -> Device:
         beside=lambda region: find_beside(region, machine) is not None,
         computes=partial(threads_compute, machine=machine),
         one_row=True,
-        slower=candidates_of_rows,
+        rows_in_one_loop=candidates_of_rows,
     )
 
 

@@ -26,6 +26,7 @@ from lumigen.region import (
     map_expr,
     walk,
 )
+from lumigen.targets.cuda.machines import SM_80
 from lumigen.targets.cuda.operands import block_operand, count
 from lumigen.targets.cuda.transposed import tiles_of, transposed_lines
 from lumigen.tile import (
@@ -143,7 +144,9 @@ def _for_rows(s: ForRows, spell: Spell, r: Renderer) -> Lines:
 
 
 # a compiler for GPUs may take it that signed integers do not overflow
-DIALECT = Dialect(tiles=block_lines, wraps=False, counts=True, packs=True)
+DIALECT = Dialect(
+    tiles=block_lines, wraps=False, counts=True, packs=True, warp=SM_80.teams.warp, together=128
+)
 
 
 def declarations(program: TileProgram) -> Lines:

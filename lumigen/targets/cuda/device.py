@@ -7,6 +7,7 @@ from functools import partial
 from lumigen.dtype import DType
 from lumigen.index import Ix
 from lumigen.lower import (
+    across,
     block_fold,
     order,
     pipeline,
@@ -22,7 +23,7 @@ from lumigen.lower.beside import find_blocks_beside, find_loops_beside
 from lumigen.lower.block_fold import find_foldable
 from lumigen.lower.devices import Device, Special
 from lumigen.lower.plan_region import candidates_of_blocks, slower_candidates
-from lumigen.lower.schedule_plan import blocks_compute, schedule_of_streaming
+from lumigen.lower.schedule_plan import blocks_compute, part_of_row, schedule_of_streaming, selects
 from lumigen.lower.side_by_side import side_by_side
 from lumigen.lower.space import (
     Builder,
@@ -47,8 +48,10 @@ def device_of(machine: StreamingGpu, copying: StreamingGpu) -> Device:
         schedule=partial(schedule_of_streaming, machine=machine),
         builders=_builders(machine, copying),
         runs_whole=partial(_streams, machine),
-        slower=partial(slower_candidates, machine=machine),
+        rows_in_one_loop=partial(slower_candidates, machine=machine),
         keeps=partial(_kept_by_blocks, machine.ordered),
+        part_of=partial(part_of_row, machine=machine),
+        selects=partial(selects, machine=machine),
         beside=partial(_beside, machine),
         computes=partial(blocks_compute, machine=machine),
         special=(
@@ -61,19 +64,22 @@ def device_of(machine: StreamingGpu, copying: StreamingGpu) -> Device:
 def _builders(machine: StreamingGpu, copying: StreamingGpu) -> dict[str, Builder]:
     """What builds kernels, and the sizes that a search tries at each site."""
     threads, width = (128, 256), (1, 2, 4, 8)
+    loops = {
+        "threads": threads,
+        "width": width,
+        "vectors": (1, 2, 4),
+        "repeated": (1, 8),
+        "hold": (0, 1),
+        "blocks": (0, 2),
+    }
     grids = {
         "simt": Builder(
             partial(simt.simt, machine=machine),
-            sites(
-                {
-                    "threads": threads,
-                    "width": width,
-                    "vectors": (1, 2, 4),
-                    "repeated": (1, 8),
-                    "hold": (0, 1),
-                    "blocks": (0, 2),
-                }
-            ),
+            sites(loops, {**loops, "turn": (4, 8, 16)}),
+        ),
+        "across": Builder(
+            partial(across.across, machine=machine),
+            sites({"team": (2, 4, 8, 16, 32), "width": width, "threads": (256,), "hold": (0, 1)}),
         ),
         "pipeline": Builder(
             partial(pipeline.pipeline, machine=machine), partial(tiles_of_pipeline, machine=machine)
@@ -96,7 +102,10 @@ def _builders(machine: StreamingGpu, copying: StreamingGpu) -> dict[str, Builder
         "scan": Builder(
             partial(scan.scan, machine=machine), sites({"threads": threads, "width": width})
         ),
-        "order": Builder(order.order, sites()),
+        "order": Builder(
+            partial(order.order, machine=machine),
+            sites({"threads": threads, "team": (1, 32, 256), "held": (0, 1, 2, 8, 32)}),
+        ),
         "stream": Builder(
             partial(stream.stream, machine=machine), partial(tiles_of_stream, machine=machine)
         ),

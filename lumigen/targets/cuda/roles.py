@@ -12,6 +12,7 @@ from lumigen.emit.expression import Renderer
 from lumigen.emit.lines import Lines, joined, used
 from lumigen.emit.statements import Statements
 from lumigen.index import ix
+from lumigen.region import holds
 from lumigen.targets.cuda.block import count, declarations, statements_of
 from lumigen.targets.cuda.machines import SM_90A
 from lumigen.tile import (
@@ -72,14 +73,16 @@ def _contract_lines(program: TileProgram, dims: Mapping[str, str]) -> Lines:
     contract = _contract_of(grids[0])
     function = f"[&](auto& {contract.acc}, TileAt at{more}) {{"
     inner = [_after(grid, statements, r) for grid in grids]
+    masks = _masks(grids[0], statements, r) if contract.masks else Lines()
     return r.lines(
         *boxes,
+        masks,
         "const Product products[] = {",
         *products,
         "};",
         f"{call}<Tile>(products, shared, {function}",
         (_by_product(inner, r) if len(inner) > 1 else inner[0]).indented(),
-        "});",
+        "}, masks);" if contract.masks else "});",
     )
 
 
@@ -108,19 +111,59 @@ def _product(grid: tuple[Stmt, ...], r: Renderer) -> str:
     return f"{{{', '.join(map(_boxes, contract.maps))}, Extent{{{extent}}}}}"
 
 
+def _masks(grid: tuple[Stmt, ...], statements: Statements, r: Renderer) -> Lines:
+    """Which elements of the operands count, and the depth that a tile adds up."""
+    r.uses.headers.add("masks.cuh")
+    contract = _contract_of(grid)
+    ends = (contract.k_lo, contract.k_hi, *contract.whole)
+    inner = r.inside()
+    reach = inner.lines(f"return Reach{{{', '.join(count(inner, i) for i in ends)}}};")
+    out = [_of_place("reach", (), grid, reach, statements, r)]
+    majors, k = (contract.m.name, contract.n.name), contract.k.name
+    for side, major, conditions in zip("ab", majors, contract.masks, strict=True):
+        if not conditions:
+            out.append(Lines((f"const KeepsAll keeps_{side};",)))
+            continue
+        inner = r.inside()
+        asked = inner.lines(f"return {inner.scalar(holds(conditions)).code};")
+        out.append(_of_place(f"keeps_{side}", (major, k), grid, asked, statements, r))
+    return r.lines(*out, "const auto masks = masked(reach, keeps_a, keeps_b);")
+
+
+def _of_place(
+    name: str,
+    parameters: tuple[str, ...],
+    grid: tuple[Stmt, ...],
+    body: Lines,
+    statements: Statements,
+    r: Renderer,
+) -> Lines:
+    """A function of a tile's place and of more integers."""
+    place = _place(grid, r)
+    inner = used([*place, *statements.parts(s for s in grid[3:] if isinstance(s, Bind)), body])
+    lines = joined(inner)
+    at = "TileAt at" if any(p in inner for p in place) else "TileAt"
+    names = ", ".join([at, *(f"{r.place} {lines.named(p)}" for p in parameters)])
+    return r.lines(f"const auto {name} = [&]({names}) {{", lines.indented(), "};")
+
+
+def _place(grid: tuple[Stmt, ...], r: Renderer) -> list[Lines]:
+    """The names of a tile's row, column and batch."""
+    names = [s.axis.name for s in grid[:3] if isinstance(s, Bind)]
+    fields = zip(names, ("row", "column", "batch"), strict=True)
+    return [Lines((f"const {r.place} {name} = at.{f};",), binds=name) for name, f in fields]
+
+
 def _after(grid: tuple[Stmt, ...], statements: Statements, r: Renderer) -> Lines:
     """What is done with a tile of a product."""
-    place, rest = grid[:3], [s for s in grid[3:] if not isinstance(s, Contract)]
+    rest = [s for s in grid[3:] if not isinstance(s, Contract)]
     starts = {s.axis: s.value for s in grid if isinstance(s, Bind)}
     if statements.packets is not None:
         statements.packets.buffers.clear()  # those of another grid
     for s in rest:
         if statements.packets is not None and isinstance(s, ForTile):
             statements.packets.starts[s.n] = s.n_lo.substitute(starts)
-    names = [s.axis.name for s in place if isinstance(s, Bind)]
-    fields = zip(names, ("row", "column", "batch"), strict=True)
-    inner = [Lines((f"const {r.place} {name} = at.{f};",), binds=name) for name, f in fields]
-    return joined(used([*inner, *statements.parts(rest)]))
+    return joined(used([*_place(grid, r), *statements.parts(rest)]))
 
 
 def _by_product(each: list[Lines], r: Renderer) -> Lines:

@@ -8,6 +8,7 @@ from lumigen.targets.backend import KernelCompiler, TargetBackend
 from lumigen.targets.cuda.device import CUDA as DEVICE
 from lumigen.targets.cuda.limits import probe_gpu
 from lumigen.targets.cuda.machines import SM_80, SM_90A
+from lumigen.targets.cuda.measuring import MEASURING
 from lumigen.targets.cuda.speller import device_kernel_body
 from lumigen.targets.cuda.tools import cuda_driver, cuda_toolkit, gpu_architecture, nvcc
 from lumigen.targets.skeletons import CASCADE, GROUPS, LOOPS, ORDER
@@ -87,4 +88,5 @@ BACKEND = TargetBackend(
     findings=(lambda: cuda_toolkit(DEFAULT), cuda_driver),
     here=lambda: gpu_architecture(0),
     compiles=cmake_architectures,
+    measuring=MEASURING,
 )

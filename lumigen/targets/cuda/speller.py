@@ -15,10 +15,12 @@ from lumigen.emit.places import counted_in
 from lumigen.program import KernelParameter
 from lumigen.resources import templates_dir
 from lumigen.targets.cuda.block import declarations, statements_of
+from lumigen.targets.cuda.machines import SM_80
 from lumigen.targets.cuda.operands import BLOCK_TYPES
 from lumigen.targets.cuda.roles import box_lines, is_split, role_lines
 from lumigen.tile import BlockTile, Contract, Stream, TileKind, TileProgram
 
+THREADS = SM_80.teams.threads  # as the headers have it
 HEADERS = {
     "transposed": ("transposed.cuh", "index.h", "scalar.h", "simd.h", "turn.h"),
     "cascade": ("cascade.cuh", "index.h", "scalar.h", "simd.h", "turn.h"),
@@ -48,6 +50,7 @@ class DeviceKernelContext:
     symbol: str  # the name that profilers and sanitizers show
     place: str  # the type in which places are computed
     origin: str  # lines of the model, a literal
+    block: str  # threads of a block, where it has not as many as the headers say
     team: int
     width: int
     headers: tuple[str, ...]
@@ -69,6 +72,14 @@ def device_kernel_body(
     name: str, program: TileProgram, parameters: tuple[KernelParameter, ...], origin: str
 ) -> KernelText:
     """A kernel whose tasks are blocks of threads."""
+    context = kernel_context(name, program, parameters, origin)
+    return KernelText(folded(render(templates_dir() / "cuda", "kernel.cu.j2", kernel=context)))
+
+
+def kernel_context(
+    name: str, program: TileProgram, parameters: tuple[KernelParameter, ...], origin: str
+) -> DeviceKernelContext:
+    """What the template of such a kernel sees."""
     dims = spelled_dims(program, parameters)
     lines = _lines(program, dims)
     is_roles = bool(program.maps)
@@ -79,11 +90,12 @@ def device_kernel_body(
     elif program.tile:
         element = _element(program)
         bounds, shared = "Tile::kThreads, Tile::kBlocks", f"Tile::shared_bytes<{element}>()"
-    context = DeviceKernelContext(
+    return DeviceKernelContext(
         name=name,
         symbol=symbol(name, origin),
         place=counted_in(program),
         origin=string(origin),
+        block=str(program.threads) if not program.tile and program.threads != THREADS else "",
         team=program.team,
         width=program.width,
         headers=tuple(sorted({*HEADERS[program.skeleton], *lines.headers})),
@@ -101,7 +113,6 @@ def device_kernel_body(
         split=is_split(program),
         lines=lines.text,
     )
-    return KernelText(folded(render(templates_dir() / "cuda", "kernel.cu.j2", kernel=context)))
 
 
 TILES = {

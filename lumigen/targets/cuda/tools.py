@@ -73,6 +73,17 @@ def gpu_architecture(number: int) -> str | None:
     return f"sm_{major.value}{minor.value}" + "a" * (major.value >= 9)
 
 
+def gpu_memory(number: int) -> int:
+    """Bytes of memory that a GPU has; 0 without it."""
+    if gpu_architecture(number) is None:
+        return 0
+    driver = ctypes.CDLL("libcuda.so.1")
+    device, size = ctypes.c_int(0), ctypes.c_size_t(0)
+    driver.cuDeviceGet(ctypes.byref(device), number)
+    driver.cuDeviceTotalMem_v2(ctypes.byref(size), device)
+    return size.value
+
+
 def _gpu(driver: ctypes.CDLL, number: int) -> str:
     """`NVIDIA H200 (sm_90)`; the numbers are of CUdevice_attribute."""
     device, title = ctypes.c_int(0), ctypes.create_string_buffer(100)

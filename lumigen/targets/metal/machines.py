@@ -29,12 +29,16 @@ PRODUCTS = ProductTiles(
         ProductTile(8, 64, 32, 1, 8, 25, warps=(1, 2)),
     ),
     scalar=(),
+    small=(),
+    narrow=0,
+    small_depth=0,
     pair=(
         ProductTile(32, 64, 16, 1, 4, 75, warps=(1, 4)),
         ProductTile(8, 64, 32, 1, 8, 25, warps=(1, 2)),
     ),
     stored=1,
     most_parts=1,  # threadgroups cannot read what others of the launch have stored
+    long_part=NEVER,
     least_steps=4,
     read=0.5,
     read_again=0.2,
@@ -55,6 +59,7 @@ TEAMS = Teams(
     warp_vectors=4,
     registers=0,  # nobody says how many: rows are read again, from a cache
     granted=8,
+    turn=0,
     held=0,
     blocks=8,
     spare=8,
@@ -62,6 +67,7 @@ TEAMS = Teams(
     idle=0,
     transposed=None,
     between=16,
+    stretch=0,
 )
 APPLE7 = Gpu(
     name="apple7",
@@ -77,9 +83,11 @@ APPLE7 = Gpu(
         expansion=2,
         few_reads=4,
         few_steps=12,
+        after=8,
         row=256,
         row_of_weights=1024,
         row_of_fold=512,
+        panels=True,
         steps=None,
     ),
     division=Division(
@@ -92,12 +100,15 @@ APPLE7 = Gpu(
         idle=2,
         worth=8,
     ),
-    vectors=Vectors(window=8, least=4, scanned=NEVER, pieces=0),  # a thread scans a row by itself
+    vectors=Vectors(
+        window=8, least=4, divided=256, scanned=NEVER, pieces=0
+    ),  # a thread scans a row by itself
     scans=ScanParts(workers=CORES, least=NEVER, whole=256, fewest=4),
     runs=None,
     teams=TEAMS,
     multiprocessors=CORES,
     shared_bytes=32 * 1024,
     ordered=NEVER,  # a row is ordered by counting, however long it is
+    selection=None,
     products=PRODUCTS,
 )

@@ -1,5 +1,5 @@
-// run k00_sum_simt(x, out, rows) tasks 1
-#define LUMIGEN_TEAM 16  // threads that share a row
+// run k00_sum_simt(x, out, rows) tasks 3
+#define LUMIGEN_TEAM 4  // threads that share a row
 #define LUMIGEN_LANES 4  // elements of a Vec
 #include "runtime/index.h"
 #include "runtime/scalar.h"
@@ -15,17 +15,24 @@ __global__ void __launch_bounds__(kThreads) k00_sum_simt_model_1(const __grid_co
   const int task = static_cast<int>(blockIdx.x);
   await_turn();
   either_way(is_packed(x, out), [&](auto packed) {
-    for (int row = 16 * task + team_number(); row < 1; row += kTeams) {
-      for_lanes(packed, 40, [&](int i0, auto lanes) {
-        Vec acc0 = splat(0.0f);
-        #pragma unroll 8
-        for (int k0 = 0; k0 < rows; ++k0) {
-          const Vec v0 = load(x + i0 + 40 * k0, lanes);
-          acc0 = fma(v0, v0, acc0);
-        }
-        store(out + i0, acc0, lanes);
+    int parity = 0;  // which array the next reduction of the block takes
+    for_stretch(packed, index_min(16 * task + 16, 40) - 16 * task, [&](int i0_offset, auto lanes) {
+      const int i0 = 16 * task + i0_offset;
+      Vec held0_parts[8];
+      Vec acc0 = splat(0.0f);
+      for_points<8>(rows, [&]([[maybe_unused]] int part, int k0) {
+        Vec& held0 = held0_parts[part];
+        held0 = load(x + i0 + 40 * k0, lanes);
       });
-    }
+      for_points<8>(rows, [&]([[maybe_unused]] int part, int /*k0*/) {
+        Vec& held0 = held0_parts[part];
+        acc0 = fma(held0, held0, acc0);
+      });
+      const Vec r0 = add_teams(acc0, parity);
+      for (int once = team_number(); once < 1; once += kTeams) {
+        store(out + i0, r0, lanes);
+      }
+    });
   });
 }
 

@@ -1,6 +1,7 @@
-// run k00_convolution_simt(x, w_w, out) tasks 2
-#define LUMIGEN_TEAM 4  // threads that share a row
-#define LUMIGEN_LANES 4  // elements of a Vec
+// run k00_convolution_simt(x, w_w, out) tasks 24
+#define LUMIGEN_THREADS 32  // of a block
+#define LUMIGEN_TEAM 8  // threads that share a row
+#define LUMIGEN_LANES 2  // elements of a Vec
 #include "runtime/index.h"
 #include "runtime/scalar.h"
 #include "runtime/simd.h"
@@ -16,7 +17,7 @@ __global__ void __launch_bounds__(kThreads)
   const int task = static_cast<int>(blockIdx.x);
   await_turn();
   either_way(is_packed(out), [&](auto packed) {
-    for (int row = 64 * task + team_number(); row < index_min(64 * task + 64, 96); row += kTeams) {
+    for (int row = 4 * task + team_number(); row < 4 * task + 4; row += kTeams) {
       const int i2 = row % 12;
       const int i1 = row / 12;
       const int i0 = 0;

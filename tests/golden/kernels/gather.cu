@@ -1,6 +1,7 @@
-// run k00_gather_simt(x, ids, out, rows) tasks ((rows + 127)//128)
-#define LUMIGEN_TEAM 2  // threads that share a row
-#define LUMIGEN_LANES 4  // elements of a Vec
+// run k00_gather_simt(x, ids, out, rows) tasks ((rows + 7)//8)
+#define LUMIGEN_THREADS 32  // of a block
+#define LUMIGEN_TEAM 4  // threads that share a row
+#define LUMIGEN_LANES 2  // elements of a Vec
 #include "runtime/index.h"
 #include "runtime/scalar.h"
 #include "runtime/simd.h"
@@ -16,7 +17,7 @@ __global__ void __launch_bounds__(kThreads) k00_gather_simt_model_1(const __grid
   const int task = static_cast<int>(blockIdx.x);
   await_turn();
   either_way(is_packed(x, out), [&](auto packed) {
-    for (int i0 = 128 * task + team_number(); i0 < index_min(128 * task + 128, rows); i0 += kTeams) {
+    for (int i0 = 8 * task + team_number(); i0 < index_min(8 * task + 8, rows); i0 += kTeams) {
       Vec held0_parts[1];
       for_parts<1>(packed, 8, [&](int part, int i1, auto lanes) {
         Vec& held0 = held0_parts[part];

@@ -1,4 +1,5 @@
-// run k00_mean_simt(x, w_w, w_b, out, rows) tasks ((rows + 15)//16)
+// run k00_mean_simt(x, w_w, w_b, out, rows) tasks ((rows + 1)//2)
+#define LUMIGEN_THREADS 32  // of a block
 #define LUMIGEN_TEAM 16  // threads that share a row
 #define LUMIGEN_LANES 4  // elements of a Vec
 #include "runtime/index.h"
@@ -8,7 +9,7 @@
 
 namespace LUMIGEN_NS {
 
-__global__ void __launch_bounds__(kThreads, 6) k00_mean_simt_model_1(const __grid_constant__ k00_mean_simt_args args) {
+__global__ void __launch_bounds__(kThreads) k00_mean_simt_model_1(const __grid_constant__ k00_mean_simt_args args) {
   const float* const x = args.x;
   const float* const w_weight = args.w_weight;
   const float* const b_weight = args.b_weight;
@@ -17,7 +18,7 @@ __global__ void __launch_bounds__(kThreads, 6) k00_mean_simt_model_1(const __gri
   const int task = static_cast<int>(blockIdx.x);
   await_turn();
   either_way(is_packed(x, w_weight, b_weight, out), [&](auto packed) {
-    for (int i0 = 16 * task + team_number(); i0 < index_min(16 * task + 16, rows); i0 += kTeams) {
+    for (int i0 = 2 * task + team_number(); i0 < index_min(2 * task + 2, rows); i0 += kTeams) {
       Vec held0_parts[1];
       Vec held1_parts[1];
       Vec held2_parts[1];

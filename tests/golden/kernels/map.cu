@@ -1,6 +1,7 @@
-// run k00_simt(x, y, out, rows) tasks ((5*rows + 511)//512)
-#define LUMIGEN_TEAM 256  // threads that share a row
-#define LUMIGEN_LANES 4  // elements of a Vec
+// run k00_simt(x, y, out, rows) tasks ((5*rows + 31)//32)
+#define LUMIGEN_THREADS 32  // of a block
+#define LUMIGEN_TEAM 32  // threads that share a row
+#define LUMIGEN_LANES 2  // elements of a Vec
 #include "runtime/index.h"
 #include "runtime/scalar.h"
 #include "runtime/simd.h"
@@ -19,19 +20,19 @@ __global__ void __launch_bounds__(kThreads) k00_simt_model_1(const __grid_consta
     for (int row = team_number(); row < 1; row += kTeams) {
       Vec held0_parts[2];
       Vec held1_parts[2];
-      for_parts<2>(packed, index_min(20 * rows, 2048 * task + 2048) - 2048 * task,
+      for_parts<2>(packed, index_min(128 * task + 128, 20 * rows) - 128 * task,
           [&](int part, int i0i1_offset, auto lanes) {
         Vec& held0 = held0_parts[part];
         Vec& held1 = held1_parts[part];
-        const int i0i1 = 2048 * task + i0i1_offset;
+        const int i0i1 = 128 * task + i0i1_offset;
         held0 = load(x + i0i1, lanes);
         held1 = load(y + i0i1, lanes);
       });
-      for_parts<2>(packed, index_min(20 * rows, 2048 * task + 2048) - 2048 * task,
+      for_parts<2>(packed, index_min(128 * task + 128, 20 * rows) - 128 * task,
           [&](int part, int i0i1_offset, auto lanes) {
         Vec& held0 = held0_parts[part];
         Vec& held1 = held1_parts[part];
-        const int i0i1 = 2048 * task + i0i1_offset;
+        const int i0i1 = 128 * task + i0i1_offset;
         store(out + i0i1,
             fma(held0 / (exp2_scaled(held0, -1.442695f, -1.925963e-08f) + splat(1.0f)), held1, splat(1.0f)), lanes);
       });

@@ -1,5 +1,6 @@
 // for loop0_step below rows
 //   run k01_simt(t0 + 12*loop0_step, x + 12*loop0_step, t1 + 12*loop0_step, t0 + 12*loop0_step + 12) tasks 1
+#define LUMIGEN_THREADS 32  // of a block
 #define LUMIGEN_TEAM 4  // threads that share a row
 #define LUMIGEN_LANES 4  // elements of a Vec
 #include "runtime/index.h"
@@ -17,7 +18,7 @@ __global__ void __launch_bounds__(kThreads) k01_simt_model_1(const __grid_consta
   const int task = static_cast<int>(blockIdx.x);
   await_turn();
   either_way(is_packed(x0, x, out, out1), [&](auto packed) {
-    for (int row = 64 * task + team_number(); row < 1; row += kTeams) {
+    for (int row = 8 * task + team_number(); row < 1; row += kTeams) {
       Vec held0_parts[1];
       Vec held1_parts[1];
       for_parts<1>(packed, 12, [&](int part, int i0, auto lanes) {

@@ -1,6 +1,7 @@
-// run k00_product_simt(x, w_w, w_b, out) tasks 2
-#define LUMIGEN_TEAM 8  // threads that share a row
-#define LUMIGEN_LANES 4  // elements of a Vec
+// run k00_product_simt(x, w_w, w_b, out) tasks 20
+#define LUMIGEN_THREADS 32  // of a block
+#define LUMIGEN_TEAM 16  // threads that share a row
+#define LUMIGEN_LANES 2  // elements of a Vec
 #include "runtime/index.h"
 #include "runtime/scalar.h"
 #include "runtime/simd.h"
@@ -8,7 +9,7 @@
 
 namespace LUMIGEN_NS {
 
-__global__ void __launch_bounds__(kThreads, 6)
+__global__ void __launch_bounds__(kThreads)
     k00_product_simt_model_1(const __grid_constant__ k00_product_simt_args args) {
   const float* const x = args.x;
   const float* const w_weight = args.w_weight;
@@ -17,7 +18,7 @@ __global__ void __launch_bounds__(kThreads, 6)
   const int task = static_cast<int>(blockIdx.x);
   await_turn();
   either_way(is_packed(x, w_weight), [&](auto packed) {
-    for (int row = 32 * task + team_number(); row < index_min(32 * task + 32, 40); row += kTeams) {
+    for (int row = 2 * task + team_number(); row < 2 * task + 2; row += kTeams) {
       Vec held0_parts[1];
       Vec held1_parts[1];
       const int i1 = row;

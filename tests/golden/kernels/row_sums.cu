@@ -1,4 +1,5 @@
-// run k00_sum_simt(x, out, rows) tasks ((rows + 15)//16)
+// run k00_sum_simt(x, out, rows) tasks ((rows + 1)//2)
+#define LUMIGEN_THREADS 32  // of a block
 #define LUMIGEN_TEAM 16  // threads that share a row
 #define LUMIGEN_LANES 4  // elements of a Vec
 #include "runtime/index.h"
@@ -15,7 +16,7 @@ __global__ void __launch_bounds__(kThreads) k00_sum_simt_model_1(const __grid_co
   const int task = static_cast<int>(blockIdx.x);
   await_turn();
   either_way(is_packed(x), [&](auto packed) {
-    for (int i0 = 16 * task + team_number(); i0 < index_min(16 * task + 16, rows); i0 += kTeams) {
+    for (int i0 = 2 * task + team_number(); i0 < index_min(2 * task + 2, rows); i0 += kTeams) {
       Vec held0_parts[1];
       Vec acc0 = splat(0.0f);
       for_parts<1>(packed, 40, [&](int part, int k0, auto lanes) {

@@ -1,6 +1,7 @@
-// run k01_sum_simt(x, t0, out, rows) tasks 1
-#define LUMIGEN_TEAM 2  // threads that share a row
-#define LUMIGEN_LANES 4  // elements of a Vec
+// run k01_sum_simt(x, t0, out, rows) tasks 3
+#define LUMIGEN_THREADS 32  // of a block
+#define LUMIGEN_TEAM 4  // threads that share a row
+#define LUMIGEN_LANES 2  // elements of a Vec
 #include "runtime/index.h"
 #include "runtime/scalar.h"
 #include "runtime/simd.h"
@@ -16,7 +17,7 @@ __global__ void __launch_bounds__(kThreads) k01_sum_simt_model_1(const __grid_co
   const int task = static_cast<int>(blockIdx.x);
   await_turn();
   either_way(is_packed(x, out), [&](auto packed) {
-    for (int i0 = 128 * task + team_number(); i0 < 20; i0 += kTeams) {
+    for (int i0 = 8 * task + team_number(); i0 < index_min(20, 8 * task + 8); i0 += kTeams) {
       for_lanes(packed, 8, [&](int i1, auto lanes) {
         Vec acc0 = splat(0.0f);
         #pragma unroll 8

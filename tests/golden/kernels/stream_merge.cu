@@ -1,6 +1,7 @@
-// run k01_softmax_simt(t0, t2, t1, out) tasks 1
-#define LUMIGEN_TEAM 8  // threads that share a row
-#define LUMIGEN_LANES 8  // elements of a Vec
+// run k01_softmax_simt(t0, t2, t1, out) tasks 8
+#define LUMIGEN_THREADS 32  // of a block
+#define LUMIGEN_TEAM 32  // threads that share a row
+#define LUMIGEN_LANES 2  // elements of a Vec
 #include "runtime/index.h"
 #include "runtime/scalar.h"
 #include "runtime/simd.h"
@@ -17,17 +18,15 @@ __global__ void __launch_bounds__(kThreads)
   const int task = static_cast<int>(blockIdx.x);
   await_turn();
   either_way(is_packed(parts2, out), [&](auto packed) {
-    for (int row = 32 * task + team_number(); row < 8; row += kTeams) {
+    for (int i0i1 = 32 * task + team_number(); i0i1 < 8; i0i1 += kTeams) {
       Vec held0_parts[1];
       Vec held1_parts[1];
-      const int i1 = row % 4;
-      const int i0 = row / 4;
       Vec acc0 = splat(-__builtin_inff());
       for_parts<1>(packed, 32, [&](int part, int k1_part, auto lanes) {
         Vec& held0 = held0_parts[part];
         Vec& held1 = held1_parts[part];
-        held0 = load_strided(parts0 + 4 * i0 + i1 + 8 * k1_part, 8, lanes);
-        held1 = load_strided(parts1 + 4 * i0 + i1 + 8 * k1_part, 8, lanes);
+        held0 = load_strided(parts0 + i0i1 + 8 * k1_part, 8, lanes);
+        held1 = load_strided(parts1 + i0i1 + 8 * k1_part, 8, lanes);
       });
       for_parts<1>(packed, 32, [&](int part, int /*k1_part*/, auto lanes) {
         Vec& held0 = held0_parts[part];
@@ -45,12 +44,12 @@ __global__ void __launch_bounds__(kThreads)
       const float v1 = recip((r0 < -3.4028235e+38f) ? __builtin_nanf("") : r1);
       for_lanes(packed, 64, [&](int i2, auto lanes) {
         Vec acc2 = splat(0.0f);
-        #pragma unroll 8
+        #pragma unroll 32
         for (int k1_part = 0; k1_part < 32; ++k1_part) {
-          acc2 = fma(load(parts2 + 256 * i0 + 64 * i1 + i2 + 512 * k1_part, lanes),
-              splat(exp(parts0[4 * i0 + i1 + 8 * k1_part] - ((r0 < -3.4028235e+38f) ? 0.0f : r0))), acc2);
+          acc2 = fma(load(parts2 + 64 * i0i1 + i2 + 512 * k1_part, lanes),
+              splat(exp(parts0[i0i1 + 8 * k1_part] - ((r0 < -3.4028235e+38f) ? 0.0f : r0))), acc2);
         }
-        store_bf16(out + 256 * i0 + 64 * i1 + i2, v0 ? splat(0.0f) : acc2 * splat(v1), lanes);
+        store_bf16(out + 64 * i0i1 + i2, v0 ? splat(0.0f) : acc2 * splat(v1), lanes);
       });
     }
   });

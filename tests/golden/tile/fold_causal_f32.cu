@@ -8,7 +8,7 @@
 
 namespace LUMIGEN_NS {
 
-using Tile = CascadeTile<64, 16, 16, 32, 4>;
+using Tile = CascadeTile<64, 16, 16, 32, 4, 2>;
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
     k00_product_cascade_model_1(const __grid_constant__ k00_product_cascade_args args) {
   extern __shared__ __align__(128) char shared[];
@@ -26,9 +26,9 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
   Tile::Numbers state1;
   Tile::Numbers before0;
   Tile::Numbers result0;
-  const int m0 = 64 * ((positions + 63) / 64) - 64 * (task % ((positions + 63) / 64)) - 64;
+  const int m0 = 64 * ((positions + 63) / 64) - 64 * (task / 2) - 64;
   const int m1 = index_min(m0 + 64, positions);
-  const int i1 = task / ((positions + 63) / 64);
+  const int i1 = task % 2;
   const int i0 = 0;
   fill_rows(state0, -__builtin_inff());
   fill_rows(state1, 0.0f);

@@ -66,9 +66,30 @@ inline float __uint_as_float(uint32_t bits) {
   std::memcpy(&x, &bits, 4);
   return x;
 }
-inline void store_shared_8(uint32_t to, float x, float y) {
-  std::memcpy(shared_at(to, 8), &x, 4);
-  std::memcpy(shared_at(to + 4, 4), &y, 4);
+// What the lanes of a warp exchange, where nothing that they give depends on what they took: each lane runs
+// twice, first to give, then to take.
+struct Shuffles {
+  std::vector<float> given[32];
+  size_t taken[32];
+  bool giving;
+
+  void begin_giving() {
+    giving = true;
+    for (auto& of_lane : given) of_lane.clear();
+  }
+  void begin_taking() {
+    giving = false;
+    for (size_t& count : taken) count = 0;
+  }
+};
+inline Shuffles shuffles;
+inline float __shfl_sync(unsigned, float x, int lane, int width) {
+  const int own = lane_index();
+  if (shuffles.giving) {
+    shuffles.given[own].push_back(x);
+    return 0;
+  }
+  return shuffles.given[own / width * width + lane % width].at(shuffles.taken[own]++);
 }
 
 void store_shared_16(uint32_t to, uint4 v);

@@ -60,23 +60,55 @@ static void products() {
   product<kRows, kColumns, kDepth, kWarps, Along::kMajor, Along::kMajor>();
 }
 
-// A fragment that was stored is the tile that it was.
-template <int kRows, int kColumns, int kWarps>
-static void stored() {
+// The same for rows that are themselves a fragment, whose lanes hand numbers to each other.
+template <int kRows, int kColumns, int kDepth, int kWarps, Along kB>
+static void product_of_fragment() {
   using Tile = PipelineTile<kRows, kColumns, 16, 2, kWarps, 1>;
-  using Shared = SharedTile<float, kRows, kColumns, Along::kDepth>;
-  shared_memory.assign(Shared::kBytes, 0);
-  for (threadIdx.x = 0; threadIdx.x < Tile::kThreads; threadIdx.x++) {
-    MmaAccumulators<Tile> acc;
-    for_each_pair(acc, [](int row, int column, float& x, float& y) {
+  using Rows = PipelineTile<kRows, kDepth, 16, 2, kWarps, 1>;
+  using SharedB = SharedTile<float, kColumns, kDepth, kB>;
+  constexpr int kShift = 5;
+  shared_memory.assign(SharedB::kBytes, 0);
+  fill<SharedB>(0, kShift);
+  int right = 0;
+  const auto multiply = [&](MmaAccumulators<Tile>& acc) {
+    MmaAccumulators<Rows> rows;
+    for_each_pair(rows, [](int row, int column, float& x, float& y) {
       x = element(row, column), y = element(row, column + 1);
     });
-    store_fragment<Shared>(0, acc);
+    clear(acc);
+    multiply_add_f32<SharedB>(acc, rows, 0);
+  };
+  for (int warp = 0; warp < kWarps; warp++) {
+    shuffles.begin_giving();
+    for (int lane = 0; lane < 32; lane++) {
+      MmaAccumulators<Tile> acc;
+      threadIdx.x = 32 * warp + lane;
+      multiply(acc);
+    }
+    shuffles.begin_taking();
+    for (int lane = 0; lane < 32; lane++) {
+      MmaAccumulators<Tile> acc;
+      threadIdx.x = 32 * warp + lane;
+      multiply(acc);
+      const auto check = [&](int row, int column, float x) {
+        float wanted = 0;
+        for (int k = 0; k < kDepth; k++) wanted += element(row, k) * element(column + kShift, k);
+        right += x == wanted;
+      };
+      for_each_pair(acc, [&](int row, int column, float& x, float& y) {
+        check(row, column, x);
+        check(row, column + 1, y);
+      });
+    }
   }
-  for (int row = 0; row < kRows; row++)
-    for (int column = 0; column < kColumns; column++)
-      failures += __uint_as_float(load_shared_4(Shared::offset(row, column / 4) + column % 4 * 4)) !=
-                  element(row, column);
+  if (right != kRows * kColumns) std::printf("fragment of %d x %d: %d right\n", kRows, kDepth, right);
+  failures += right != kRows * kColumns;
+}
+
+template <int kRows, int kColumns, int kDepth, int kWarps>
+static void products_of_fragments() {
+  product_of_fragment<kRows, kColumns, kDepth, kWarps, Along::kDepth>();
+  product_of_fragment<kRows, kColumns, kDepth, kWarps, Along::kMajor>();
 }
 
 int main() {
@@ -88,9 +120,9 @@ int main() {
   products<128, 128, 16, 4>();
   products<32, 16, 256, 2>();
   products<32, 256, 16, 2>();
-  stored<128, 32, 4>();
-  stored<64, 16, 4>();
-  stored<32, 16, 2>();
+  products_of_fragments<128, 64, 32, 4>();
+  products_of_fragments<64, 32, 16, 4>();
+  products_of_fragments<32, 256, 16, 2>();
   std::printf("fma_fragment: %d wrong\n", failures);
   return failures != 0;
 }

@@ -1,0 +1,156 @@
+"""Weights in blocks: what they stand for, what is lost, what stays as it is, and what is refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from tiles import run_entry
+
+import lumigen as lg
+from lumigen import fast_lane, nn
+from lumigen.compile import lower_model
+from lumigen.errors import BadArgument, UnknownWeight
+from lumigen.interp.graph import evaluate
+from lumigen.quantise import BLOCK, FORMATS, encoded, quantised
+from lumigen.target import parse_target
+from lumigen.weights.blocks import ELEMENTS, dequantised
+
+Array = np.ndarray[Any, Any]
+LARGEST = {"q8": 0.007, "q4": 0.09}  # error of a matrix of N(0, 1), by norm
+
+
+class Net(nn.Module):
+    """An embedding, a gate over products, and a convolution whose rows are no blocks."""
+
+    def __init__(self) -> None:
+        self.table = nn.Embedding(40, 64)
+        self.up = nn.Linear(64, 96)
+        self.head = nn.Linear(96, 40, bias=False)
+        self.conv = nn.Conv1d(3, 4, 3)
+
+    def forward(self, ids: lg.Tensor, signal: lg.Tensor) -> tuple[lg.Tensor, lg.Tensor]:
+        return self.head(self.up(self.table(ids)).tanh()), self.conv(signal)
+
+
+def traced() -> lg.Traced:
+    net = Net()
+    model = lg.Model("blocks", net)
+
+    @model.entry(
+        ids=lg.spec(lg.Dim("n", 1, 9), dtype=lg.i64, range=(0, 40)), signal=lg.spec(1, 3, 8)
+    )
+    def forward(ids: lg.Tensor, signal: lg.Tensor) -> dict[str, lg.Tensor]:
+        logits, moved = net(ids, signal)
+        return {"logits": logits, "moved": moved}
+
+    return model.trace()
+
+
+def floats(model: lg.Traced) -> dict[str, Array]:
+    rng = np.random.default_rng(0)
+    return {w.name: rng.standard_normal(w.shape).astype(np.float32) for w in model.weights}
+
+
+def decoded(name: str, found: Mapping[str, Array], form: str) -> Array:
+    row = FORMATS[form]
+    fields = {f: found[f"{name}.{f}"].reshape(-1, *shape) for f, (shape, _) in row.fields.items()}
+    return row.decode(fields)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_model_computes_what_its_blocks_stand_for(form: str) -> None:
+    model = traced()
+    given = floats(model)
+    found = quantised(model, given, form)
+    assert found.weights is not None
+    assert {e.name for e in found.errors} == {"table.weight", "up.weight", "head.weight"}
+    assert all(0 < e.apart < LARGEST[form] for e in found.errors)
+    assert found.weights["conv.weight"] is given["conv.weight"]
+    meant = given | {
+        e.name: decoded(e.name, found.weights, form).reshape(given[e.name].shape)
+        for e in found.errors
+    }
+    inputs = {
+        "ids": np.array([3, 39, 0], np.int64),
+        "signal": np.random.default_rng(1).standard_normal((1, 3, 8)).astype(np.float32),
+    }
+    expected = evaluate(model.entries[0][1], inputs, meant)
+    graph = found.traced.entries[0][1]
+    lowered = lower_model(found.traced, {}, target=parse_target("cpu")).lowered
+    weights = dict(found.weights)
+    for results in (
+        evaluate(graph, inputs, weights),
+        run_entry(lowered, inputs, weights),
+        fast_lane.load(lowered, "-O1").run("forward", inputs, weights),
+    ):
+        for name, y in expected.items():
+            np.testing.assert_allclose(results[name], y, rtol=0, atol=2e-5 * np.abs(y).max())
+
+
+def q8_0(rng: np.random.Generator, blocks: int) -> Array:
+    """Blocks of ggml's Q8_0, as it makes them: each has a quant of 127 in magnitude."""
+    quants = rng.integers(-127, 128, (blocks, BLOCK)).astype(np.int8)
+    quants[:, 5] = 127
+    return np.concatenate([_scales(rng, blocks), quants.view(np.uint8)], -1)
+
+
+def q4_0(rng: np.random.Generator, blocks: int) -> Array:
+    """Blocks of ggml's Q4_0, as it makes them: each has a quant of 0, which stands for -8."""
+    quants = rng.integers(0, 256, (blocks, BLOCK // 2)).astype(np.uint8)
+    quants[:, 5] &= 0xF0
+    return np.concatenate([_scales(rng, blocks), quants], -1)
+
+
+def _scales(rng: np.random.Generator, blocks: int) -> Array:
+    scales = (rng.standard_normal((blocks, 1)) * 0.1).astype(np.float16)
+    scales[0] = 0
+    return scales.view(np.uint8)
+
+
+@pytest.mark.parametrize(("form", "made", "stored"), [("q8", q8_0, 8), ("q4", q4_0, 2)])
+def test_blocks_of_ggml_keep_their_values(form: str, made: Any, stored: int) -> None:
+    rng = np.random.default_rng(2)
+    data = made(rng, 300)
+    values = dequantised(data.reshape(-1), ELEMENTS[stored]).reshape(10, -1)
+    fields, error = encoded("w", values, FORMATS[form])
+    assert error.apart == 0
+    again = decoded("w", {f"w.{f}": a for f, a in fields.items()}, form)
+    np.testing.assert_array_equal(again, values.reshape(-1, BLOCK))
+
+
+def test_what_is_kept_stays_as_it_is() -> None:
+    model = traced()
+    given = floats(model)
+    for keep, left in (
+        (["head"], {"table.weight", "up.weight"}),
+        (["head", "table.weight"], {"up.weight"}),
+        (["*.weight"], set[str]()),
+    ):
+        assert {e.name for e in quantised(model, given, "q8", keep).errors} == left
+
+
+def test_what_is_refused() -> None:
+    model = traced()
+    given = floats(model)
+    with pytest.raises(BadArgument, match="one of q8, q4"):
+        quantised(model, given, "q3")
+    with pytest.raises(BadArgument, match="keep cannot be hea"):
+        quantised(model, given, "q8", ["hea"])
+    with pytest.raises(UnknownWeight, match=re.escape("up.weight")):
+        quantised(model, {k: a for k, a in given.items() if k != "up.weight"}, "q8")
+    for bad in (np.nan, np.inf, 1e30):
+        wrong = given | {"up.weight": given["up.weight"].copy()}
+        wrong["up.weight"][3, 4] = bad
+        with pytest.raises(BadArgument, match=re.escape("up.weight")):
+            quantised(model, wrong, "q8")
+
+
+def test_a_block_of_zeros_is_zero() -> None:
+    for form in FORMATS.values():
+        fields, error = encoded("w", np.zeros((2, 64), np.float32), form)
+        assert error.apart == 0
+        assert not form.decode({f: a.reshape(4, *a.shape[2:]) for f, a in fields.items()}).any()
