@@ -147,6 +147,16 @@ def over_channels(_: ModuleType, x: Any, w: Any, b: Any) -> Any:
     return (apart * scale * w.float()[:, None, None] + b.float()[:, None, None]).half()
 
 
+def squeezed(f: ModuleType, x: Any, down: Any, up: Any) -> Any:
+    """Squeeze and excite of an image's channels."""
+    gates = f.linear(f.relu(f.linear(x.mean((2, 3)), down)), up).sigmoid()
+    return x * gates[:, :, None, None]
+
+
+def two_convolutions(f: ModuleType, x: Any, first: Any, second: Any) -> Any:
+    return f.conv2d(f.relu(f.conv2d(x, first, padding=1)), second, padding=1)
+
+
 def projections(f: ModuleType, x: Any, q: Any, k: Any, v: Any) -> Any:
     return f.linear(x, q), f.linear(x, k), f.linear(x, v)
 
@@ -230,6 +240,16 @@ ROWS: dict[str, Row] = {
     "conv_last_dilated": last(8, 33, 256, 256, 3, padding=2, dilation=2),
     "conv_last_grouped": last(32, 28, 256, 256, 3, padding=1, groups=8),
     "conv_last_transposed": Row(transposed, (f16(8, 32, 32, 128), kernel(128, 4, 4, 64), f16(64))),
+    "conv_twice": Row(
+        two_convolutions, (f16(*IMAGE), kernel(128, 64, 3, 3), kernel(64, 128, 3, 3))
+    ),
+    "conv_first": Row(
+        lambda f, x, w: f.max_pool2d(f.relu(f.conv2d(x, w, stride=2, padding=3)), 3, 2, 1),
+        (f16(16, 3, 224, 224), kernel(64, 3, 7, 7)),
+    ),
+    "squeeze_excite": Row(squeezed, (f16(32, 144, 56, 56), kernel(36, 144), kernel(144, 36))),
+    "images_turned": Row(lambda _, x: x.permute(0, 2, 3, 1).contiguous(), (f16(32, 256, 56, 56),)),
+    "matrix_turned": Row(lambda _, x: x.transpose(0, 1).contiguous(), (f16(8192, 6144),)),
     "layer_norm": Row(
         lambda f, x, w, b: f.layer_norm(x, (4096,), w, b),
         (bf16(16384, 4096), bf16(4096), bf16(4096)),

@@ -25,7 +25,7 @@ store store_bf16 store_f16 store_strided store_strided_bf16 store_strided_f16 su
 team_rank to_int transpose_tile whole_vectors widened zero_tail
 
 Accumulators Along BFloat16 Batch Boxes CUtensorMap Copy Extent Float16 Flow KeepsAll Mask Multiplier PackedVec Part
-Reach Run Strided Tile TileAt Together Total Vec Vecs bf16 f16
+Reach Run Strided Tile TileAt Together Total TransposedTile Vec Vecs bf16 f16
 kAscending kDepth kDescending kEither kElements kLanes kMajor kTeam kTeams
 """
 # What languages of kernels keep for themselves beside C++'s: no field of an argument struct can be called so either.
@@ -42,16 +42,17 @@ WORDS = frozenset((*_WORDS.split(), *_GROUP_WORDS.split(), *RESERVED))
 
 # What builders call axes, locals, scratch and the temporaries of a plan; with a number behind them, and as they are.
 _NUMBERED = """
-acc before correct factor held i j k m n new old p r result row score state sum total turned v weights whole
+acc before correct factor held i j k m n new old p r result row score state sum tile total turned v weights whole
 """
 _OWN = """
 a_tile acc arrived b_tile back band c c_tile column_tile columns_each d e j k k_begin k_end m map_a map_b map_c n
 n_begin n_end once outer p panels part parts pk places r row row_tile row_tiles column_tiles rows_each scores sums task
 tile total x_tile
 """
+ENDS = ("_offset", "_parts", "_lo", "_end")  # with the name of an axis or value before them
 _PATTERN = re.compile(
     rf"(?:at_|new_)?((?:[ijk]\d+)+p?(?:_from_\d+|_part)?|j_from_\d+|(?:{'|'.join(_NUMBERED.split())})\d+|"
-    rf"{'|'.join(_OWN.split())})(?:_offset|_parts)?|.*_panels"
+    rf"{'|'.join(_OWN.split())})(?:{'|'.join(ENDS)})?|.*_panels"
 )
 DERIVED = (
     "at_",

@@ -106,6 +106,16 @@ class Vectors:
 
 
 @dataclass(frozen=True)
+class CopiedRuns:
+    """Operands of products that are read through windows: copied in runs along memory, or element by element."""
+
+    itemsize: int  # bytes of an element that is multiplied as memory has it
+    bytes: int  # of the shortest run that is copied; others are a multiple
+    scattered: int  # times as long as to copy an operand does it take to gather its elements
+    across: int  # the same of a map whose neighbours store neighbours, and read none
+
+
+@dataclass(frozen=True)
 class ScanParts:
     """Scans of long rows in parts."""
 
@@ -113,6 +123,15 @@ class ScanParts:
     least: int  # elements of a part
     whole: int  # elements, of which a part has a multiple
     fewest: int  # parts of a row, if it is to be in parts
+
+
+@dataclass(frozen=True)
+class TransposedTiles:
+    """Tiles of a map that reads along one axis and stores along another."""
+
+    side: int  # elements
+    least: int  # points of either axis: fewer are gathered as well
+    bytes: int  # of all tiles of a block
 
 
 @dataclass(frozen=True)
@@ -137,6 +156,8 @@ class Teams:
     addresses: (
         int  # registers for places in a row, where the threads of a block have different rows
     )
+    transposed: TransposedTiles | None
+    idle: int  # one in so many threads of a row may have nothing to do; 0: any
     between: (
         int  # registers where parts of a row are code of their own, since not all threads have them
     )
@@ -153,6 +174,7 @@ class Machine:
     division: Division
     vectors: Vectors
     scans: ScanParts
+    runs: CopiedRuns | None  # none where products gather windows as fast
     teams: Teams | None  # none where a task is one thread's
 
 

@@ -139,6 +139,25 @@ class StoreTile:
 
 
 @dataclass(frozen=True)
+class Transposed:
+    """Tiles of values that threads compute along their columns, then use along their rows.
+
+    For each row, over lanes of `column`, `before` and then each value of `tiles` into its tile; when all threads of the
+    block have come, for each column, over lanes of `row`, each tile's element under its name and then `body`.
+    """
+
+    tiles: tuple[tuple[Buffer, Local, Expr], ...]
+    row: Axis
+    row_lo: Ix
+    row_hi: Ix
+    column: Axis
+    column_lo: Ix
+    column_hi: Ix
+    before: tuple[Stmt, ...]
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True)
 class Operand:
     """A matrix operand as memory holds it: element (major, k) is at `base + major * stride + k * k_stride`.
 
@@ -641,6 +660,7 @@ Stmt = Union[
     MapRows,
     ForRows,
     ScaleRows,
+    Transposed,
     When,
     WhenLast,
     WhenSummed,
@@ -656,7 +676,16 @@ Stmt = Union[
 ]
 
 LOOPS = (
-    For | ForTile | ForRows | Stream | MapTile | MapRows | WhenLast | WhenSummed | ScanLanes
+    For
+    | ForTile
+    | ForRows
+    | Stream
+    | MapTile
+    | MapRows
+    | WhenLast
+    | WhenSummed
+    | ScanLanes
+    | Transposed
 )  # with a `body`
 
 
@@ -726,6 +755,8 @@ class TileProgram:
             yield s
             if isinstance(s, LOOPS):
                 stack.extend(reversed(s.body))
+            if isinstance(s, Transposed):
+                stack.extend(reversed(s.before))
             if isinstance(s, When):
                 stack.extend(reversed((*s.body, *s.otherwise)))
 

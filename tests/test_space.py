@@ -61,6 +61,11 @@ ALL: dict[str, Row] = {
     "map": Row(lambda x: x.exp() + 1, {"x": lg.spec(ROWS, 40)}),
     "softmax": Row(lambda x: x.softmax(-1), {"x": lg.spec(ROWS, 40)}),
     "moments": Row(lambda x: x.sum(-1) * (x * x).sum(-1), {"x": lg.spec(ROWS, 40)}),
+    "transposed": Row(
+        lambda x, y: x.permute(0, 2, 3, 1) * 2 + y,
+        {"x": lg.spec(ROWS, 40, 4, 5), "y": lg.spec(40)},
+        ("cuda",),
+    ),
     "columns": Row(lambda x: x.sum(0) + x.amax(0), {"x": lg.spec(ROWS, 40)}),
     "channels": Row(lambda x: x.softmax(1), {"x": lg.spec(2, 12, ROWS)}),
     "integers": Row(lambda x: x.sum(-1), {"x": lg.spec(ROWS, 12, dtype=lg.i64)}),

@@ -122,6 +122,10 @@ def operands(rows: Any, k: int, n: int, dtype: lg.DType) -> dict[str, Any]:
 PROGRAMS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "map": (gated, {n: spec(ROWS, 20) for n in "xy"}),
     "map_bf16": (gated, {n: spec(ROWS, 20, dtype=lg.bf16) for n in "xy"}),
+    "channels_last": (
+        lambda x: x.permute(0, 2, 3, 1),
+        {"x": spec(ROWS, 24, 9, 10, dtype=lg.f16)},
+    ),
     "row_sums": (lambda x: x.square().sum(-1), {"x": spec(ROWS, 40)}),
     "column_sums": (lambda x: x.square().sum(0), {"x": spec(ROWS, 40)}),
     "long_sum": (lambda x: x.sum(), {"x": spec(MANY)}),
@@ -238,6 +242,7 @@ KERNELS = {
     "cascade_row.cpp": Row("one_token", "cpu", "cascade"),
     "map.cu": Row("map", AMPERE, "simt"),
     "map_bf16.cu": Row("map_bf16", AMPERE, "simt"),
+    "channels_last.cu": Row("channels_last", AMPERE, "transposed"),
     "row_sums.cu": Row("row_sums", AMPERE, "simt"),
     "column_sums.cu": Row("column_sums", AMPERE, "simt"),
     "long_sum.cu": Row("long_sum", AMPERE, "simt"),

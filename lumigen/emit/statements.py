@@ -107,12 +107,12 @@ class Statements:
         def of(s: Stmt) -> Axis | None:
             return s.lanes if lanes is None and isinstance(s, Let | Advance) else lanes
 
-        return [self.statement(s, self._renderer(of(s))) for s in stmts]
+        return [self.statement(s, self.renderer(of(s))) for s in stmts]
 
     def lines(self, stmts: Iterable[Stmt], lanes: Axis | None = None) -> Lines:
         return joined(self.parts(stmts, lanes))
 
-    def _renderer(self, lanes: Axis | None) -> Renderer:
+    def renderer(self, lanes: Axis | None) -> Renderer:
         wraps = self.dialect.wraps
         return Renderer(self.dims, lanes, packets=self.packets, wraps=wraps, place=self.place)
 

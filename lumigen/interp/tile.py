@@ -71,6 +71,7 @@ from lumigen.tile import (
     Streamed,
     TileProgram,
     Transpose,
+    Transposed,
     When,
     WhenLast,
     WhenSummed,
@@ -204,6 +205,8 @@ class _Task:
                 self.order(s)
             case GroupRows() | OrderRows():
                 self.rows(s)
+            case Transposed():
+                self.transposed(s)
             case _:
                 self.streamed(s)
 
@@ -284,6 +287,26 @@ class _Task:
                 value = np.max(value) if s.monoid is Monoid.MAX else np.sum(value)
             both = np.maximum if s.monoid is Monoid.MAX else np.add
             self.locals[s.into.name] = both(total, value)
+
+    def transposed(self, s: Transposed) -> None:
+        row, column = self.number(s.row_lo), self.number(s.column_lo)
+        rows, columns = (
+            np.arange(row, self.number(s.row_hi)),
+            np.arange(column, self.number(s.column_hi)),
+        )
+        self.axes[s.column] = columns
+        for self.axes[s.row] in map(int, rows):
+            self.run(s.before)
+            for b, _, value in s.tiles:
+                elements = np.broadcast_to(cast(self.value(value), b.dtype), columns.shape)
+                self.tile(b)[self.axes[s.row] - row, : len(columns)] = elements
+        self.axes[s.row] = rows
+        for self.axes[s.column] in map(int, columns):
+            for b, name, _ in s.tiles:
+                elements = self.tile(b)[: len(rows), self.axes[s.column] - column]
+                self.locals[name.name] = _widened(elements)
+            self.run(s.body)
+        del self.axes[s.row], self.axes[s.column]
 
     def order(self, s: Order | GroupPlaces) -> None:
         if isinstance(s, GroupPlaces):

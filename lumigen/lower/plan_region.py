@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from lumigen.dtype import i32
 from lumigen.index import ix
@@ -36,6 +37,7 @@ from lumigen.lower.schedule_plan import (
     parts_of_blocks,
     parts_of_threads,
     schedule_of_panels,
+    schedule_of_teams,
     schedule_of_tiles,
     schedule_of_windows,
 )
@@ -247,11 +249,17 @@ def candidates_of_blocks(
         yield candidate(plan, schedule)
 
 
-def candidates_of_deep_rows(
+def slower_candidates(
     region: Region, schedule: Scheduled, machine: StreamingGpu
 ) -> Iterator[Candidate]:
-    """Folds of the rows of products that are so deep that to store them costs little beside them."""
+    """Folds of the rows of products that are so deep that to store them costs little beside them.
+
+    And maps that gather what is not along what they store, without tiles.
+    """
     yield from _block_folds(region, schedule, machine, deep=True)
+    plan = plan_loops(region, machine)
+    if any(schedule(kernel).builder == "transposed" for kernel in plan.kernels):
+        yield candidate(plan, partial(schedule_of_teams, machine=machine))
 
 
 def _block_folds(

@@ -28,6 +28,7 @@ from lumigen.lower.split_scan import REDUCED
 from lumigen.lower.stream import SITES as STREAM_SITES
 from lumigen.lower.streamable import Streamable
 from lumigen.lower.tile_time import fastest, of_pair
+from lumigen.lower.transposed import schedule_of_transposed
 from lumigen.lower.turns import has_corrections
 from lumigen.lower.widths import width_of
 from lumigen.machine import Gpu, Machine, Processor, StreamingGpu, StreamTile, Teams
@@ -213,10 +214,11 @@ def schedule_of_block(plan: KernelPlan, machine: Gpu) -> Schedule:
                 "scan", {"threads": teams.threads, "width": width_of(plan.region, teams)}
             )
         case _:
-            return _of_teams(plan, machine)
+            tiles = schedule_of_transposed(plan, machine, width_of(plan.region, teams))
+            return schedule_of_teams(plan, machine) if tiles is None else tiles
 
 
-def _of_teams(plan: KernelPlan, machine: Gpu) -> Schedule:
+def schedule_of_teams(plan: KernelPlan, machine: Gpu) -> Schedule:
     """Of vector loops: teams share out rows, or the folds of a stretch of lanes."""
     teams, joined = machine.teams, plan.then is not None
     sizes = {

@@ -34,6 +34,7 @@ from lumigen.tile import (
     Stmt,
     TensorMap,
     TileProgram,
+    Transposed,
     When,
     Window,
 )
@@ -263,6 +264,8 @@ def _named(program: TileProgram) -> Iterator[str]:
                 yield s.name.name
             case ForTile():
                 yield from (x.name for x, _ in ((s.value, s.acc), *s.more, *s.rows))
+            case Transposed():
+                yield from (name.name for _, name, _ in s.tiles)
             case ScanLanes():
                 yield from (x.name for x in (s.name, s.left, s.right))
             case _:

@@ -61,6 +61,7 @@ from lumigen.tile import (
     TensorMap,
     TileProgram,
     Transpose,
+    Transposed,
     When,
     WhenLast,
     WhenSummed,
@@ -126,6 +127,9 @@ def _prim(e: Prim) -> str:
 def _statements(body: Iterable[Stmt]) -> Iterator[str]:
     for s in body:
         yield _statement(s)
+        if isinstance(s, Transposed):
+            yield from (f"  {line}" for line in _statements(s.before))
+            yield "then"
         if isinstance(s, LOOPS):
             yield from (f"  {line}" for line in _statements(s.body))
         if isinstance(s, When):
@@ -264,6 +268,13 @@ def _streamed(s: Stmt) -> str:
             place = f"{s.sums}[{s.tile}, {s.part}]"
             counted = f"{s.arrived}[{s.tile}] has counted {s.parts} parts"
             return f"when {counted}, {s.acc} = their sum, {place} the part of this task"
+        case Transposed():
+            made = ", ".join(
+                f"{b} = {show_expr(value)} as {name.name}" for b, name, value in s.tiles
+            )
+            rows = f"{s.row} in {s.row_lo} .. {s.row_hi}"
+            columns = f"{s.column} in {s.column_lo} .. {s.column_hi}"
+            return f"across {made} for {rows}, {columns}"
         case ScaleRows():
             return f"{s.acc} = {s.acc} * rows {s.by}"
         case _:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from lumigen.condition import Cmp
 from lumigen.dtype import computed, f32, i64
 from lumigen.errors import VerifyFailed
-from lumigen.index import ix
+from lumigen.index import is_nonnegative, ix
 from lumigen.region import (
     Buffer,
     Local,
@@ -52,6 +52,7 @@ from lumigen.tile import (
     Stream,
     TileProgram,
     Transpose,
+    Transposed,
     When,
     WhenLast,
     WhenSummed,
@@ -143,6 +144,8 @@ def _broken_body(body: Iterable[Stmt], facts: Facts, scope: FactScope) -> Iterat
             if isinstance(s, MapTile):
                 last = replace(inner, locals=inner.locals | _lets(s.body))
                 yield from broken_value(s.result, facts, last, s.n)
+        if isinstance(s, Transposed):
+            yield from _broken_transposed(s, facts, scope)
         if isinstance(s, ScanLanes):
             one = s.lanes if s.lanes in s.left.axes else None
             facts.locals.update({s.left: one, s.right: one, s.name: s.lanes})
@@ -178,6 +181,22 @@ def _broken_body(body: Iterable[Stmt], facts: Facts, scope: FactScope) -> Iterat
             inner = replace(scope, axes=scope.axes | {s.axis}, lanes=lanes, given=given)
             yield from _broken_body(s.body, facts, inner)
         scope = _after(s, facts, scope)
+
+
+def _broken_transposed(s: Transposed, facts: Facts, scope: FactScope) -> Iterator[str]:
+    """The values of its tiles, then what is made of them."""
+    ends = ((s.row, s.row_lo, s.row_hi), (s.column, s.column_lo, s.column_hi))
+    given = scope.given | {c for a, lo, hi in ends for c in (Cmp(ix(a) - lo), Cmp(hi - 1 - a))}
+    first = replace(scope, axes=scope.axes | {s.row, s.column}, lanes=s.column, given=given)
+    yield from _broken_body(s.before, facts, first)
+    within = replace(first, locals=first.locals | _lets(s.before))
+    for tile, name, value in s.tiles:
+        yield from broken_value(value, facts, within, s.column)
+        yield from broken_name(name, facts)
+        facts.written.add(tile)
+    facts.locals.update((name, s.row) for _, name, _ in s.tiles)
+    names = first.locals | {name for _, name, _ in s.tiles}
+    yield from _broken_body(s.body, facts, replace(first, lanes=s.row, locals=names))
 
 
 def _named_rows(rows: tuple[tuple[Local, Buffer], ...], facts: Facts) -> frozenset[Local]:
@@ -234,6 +253,8 @@ def _name(s: Stmt) -> str:
             return str(s.axis)
         case MapRows():
             return ", ".join(str(b) for b, _ in s.results)
+        case Transposed():
+            return ", ".join(str(b) for b, _, _ in s.tiles)
         case ForRows():
             return str(s.m)
         case When():
@@ -333,6 +354,20 @@ def _broken_matrix(s: Stmt, facts: Facts, scope: FactScope) -> Iterator[str]:
             yield from broken_size(s.dst, (s.hi - s.lo) * s.k_hi, scope)
         case PackRuns():
             yield from broken_runs(s, facts, scope)
+        case Transposed():
+            ends = (s.row_lo, s.row_hi, s.column_lo, s.column_hi)
+            yield from broken_indices(ends, facts, scope)
+            sizes = (s.row_hi - s.row_lo, s.column_hi - s.column_lo)
+            for tile, _, _ in s.tiles:
+                yield from broken_use(tile, facts)
+                if tile.role is not Role.SCRATCH or len(tile.dims) != 2:
+                    yield f"{tile} is no tile in scratch"
+                    continue
+                short = any(
+                    not is_nonnegative(d - n) for d, n in zip(tile.dims, sizes, strict=True)
+                )
+                if short:
+                    yield f"{tile} is too small"
         case Transpose():
             yield from broken_tile(s.dst, facts)
             yield from broken_tile(s.src, facts)

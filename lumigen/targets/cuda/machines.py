@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from lumigen.machine import (
     ClusterTile,
+    CopiedRuns,
     Copies,
     Division,
     Grain,
@@ -24,6 +25,7 @@ from lumigen.machine import (
     StreamTile,
     StreamTiles,
     Teams,
+    TransposedTiles,
     Vectors,
     WindowCopies,
 )
@@ -136,6 +138,8 @@ TEAMS = Teams(
     blocks=6,
     spare=8,
     addresses=16,
+    idle=8,
+    transposed=TransposedTiles(side=64, least=16, bytes=48 * 1024),
     between=16,
     stretch=32,  # of a line of memory what moves by itself
 )
@@ -172,6 +176,7 @@ SM_80 = StreamingGpu(
     ),
     vectors=Vectors(window=8, least=4, divided=256, scanned=32, pieces=0),
     scans=ScanParts(workers=MULTIPROCESSORS, least=1 << 13, whole=256, fewest=4),
+    runs=CopiedRuns(itemsize=2, bytes=16, scattered=16, across=1),
     teams=TEAMS,
     multiprocessors=MULTIPROCESSORS,
     shared_bytes=99 * 1024,  # of the GPUs for consumers, on which kernels for sm_80 run too
