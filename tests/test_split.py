@@ -19,12 +19,9 @@ from lumigen.graph import Graph, tensor_of
 from lumigen.interp.graph import evaluate
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
-from lumigen.lower.axes import unify_axes
 from lumigen.lower.devices import Device
-from lumigen.lower.plan_region import candidate, parts_beside, plan_loops
 from lumigen.lower.split import split
 from lumigen.machine import Grain
-from lumigen.plan import Illegal
 from lumigen.region import Reduce, walk
 from lumigen.targets.cpu import device as cpu
 from lumigen.targets.cpu.device import CPU
@@ -123,20 +120,6 @@ def test_the_last_block_does_what_is_little(name: str) -> None:
     counted = [k for k in model.kernels if any(isinstance(s, WhenLast) for s in k.program.body)]
     assert model.counters == len(counted) == (0 if name == "centred" else 1)
     assert lowered(traced(function, x=x), DEVICES["cpu"]).counters == 0
-
-
-def test_parts_of_two_products_of_a_row_are_one_launch() -> None:
-    """A row of gates times one of others."""
-    inputs = {"x": lg.spec(1, 1000), "g": lg.spec(1000, 1200), "u": lg.spec(1000, 1200)}
-    graph = traced(lambda x, g, u: (x @ g).sigmoid() * (x @ u), **inputs)
-    (kernel,) = lowered(graph, CUDA).kernels
-    plan = plan_loops(unify_axes(kernel.region), CUDA.machine)
-    beside = parts_beside(plan, CUDA.machine)
-    assert beside is not None
-    assert [len(k.stores) for k in plan.kernels] == [1, 1, 1]
-    assert [len(k.stores) for k in beside.kernels] == [2, 1]
-    built = CUDA.realise(candidate(beside, CUDA.schedule))
-    assert not isinstance(built, Illegal)
 
 
 def test_what_rows_share_is_computed_once() -> None:
