@@ -225,11 +225,8 @@ class ProductTiles:
     ]  # by matrix instructions: of 16 bits, and of f32 if none are `scalar`
     scalar: tuple[ProductTile, ...]  # of f32, by threads that multiply by themselves
     pair: tuple[ProductTile, ...]  # of two products of the same rows, with so many columns of each
-    small: tuple[
-        ProductTile, ...
-    ]  # of 16 bits, whose columns and depth are one tile's: what many blocks hold at a time
+    small: tuple[tuple[int, ProductTile], ...]  # of 16 bits: for up to so deep a product
     narrow: int  # columns that a small tile has of a matrix with any number of rows
-    small_depth: int  # the deepest of small products
     stored: int  # neighbours of a row that one thread stores
     most_parts: int
     long_part: int  # of depth: parts of more than this are divided further

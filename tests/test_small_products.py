@@ -30,8 +30,8 @@ SMALL: dict[str, tuple[Case, str]] = {
         "64, 64, 64, 2, 2, 2",
     ),
     "tall": (
-        (lambda x, w: x @ w + 1, {"x": spec(17001, 37), "w": spec(37, 9)}),
-        "128, 16, 64, 2, 4, 1",
+        (lambda x, w: x @ w + 1, {"x": spec(34001, 37), "w": spec(37, 9)}),
+        "256, 16, 32, 2, 8, 1",
     ),
     "tall and deep": (
         (lambda x, w: x @ w.mT, {"x": spec(17000, 200), "w": spec(30, 200)}),

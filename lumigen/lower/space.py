@@ -84,7 +84,7 @@ def tiles_of_pipeline(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Iterat
     scalar = bool(sizes.get("thread_rows", 0))
     several = sum(isinstance(s, Product) for s in plan.root[-1].body) > 1
     tiles = tiles_of_pair(machine) if several else tiles_of(f32 if scalar else f16, machine)
-    small = () if several or scalar else machine.products.small
+    small = () if several or scalar else [t for _, t in machine.products.small]
     in_parts = () if several else ((t, 2 * machine.multiprocessors) for t in tiles)
     for t, parts_of in (*((t, 0) for t in (*tiles, *small)), *in_parts):
         if (other := sizes_of(t, parts_of)) != sizes:

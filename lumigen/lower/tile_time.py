@@ -53,16 +53,15 @@ def small_tile(found: Contraction, element: DType, machine: Gpu) -> ProductTile 
         return None
     m, n, k = map(_size, (found.m_axes, found.n_axes, found.reduce.axes))
     products, batch = machine.products, _size(found.grid)
-    least = min((t.rows for t in products.small), default=0)
+    least = min((t.rows for _, t in products.small), default=0)
 
-    def fits(t: ProductTile) -> bool:
-        deepest = products.small_depth if t.stages > 2 else t.depth * (t.stages - 1)
+    def fits(deepest: int, t: ProductTile) -> bool:
         whole = m <= t.rows or t.columns <= products.narrow
         full = t.columns // 2 <= n <= t.columns and t.rows < 2 * max(m, least)
-        return whole and full and k <= deepest
+        busy = -(-m // t.rows) * batch >= machine.multiprocessors
+        return whole and full and busy and k <= deepest
 
-    busy = (t for t in products.small if -(-m // t.rows) * batch >= machine.multiprocessors)
-    return next(filter(fits, busy), None)
+    return next((t for deepest, t in products.small if fits(deepest, t)), None)
 
 
 def fastest(found: Sequence[Contraction], element: DType, machine: Gpu) -> tuple[Schedule, ...]:

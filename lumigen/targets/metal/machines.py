@@ -31,7 +31,6 @@ PRODUCTS = ProductTiles(
     scalar=(),
     small=(),
     narrow=0,
-    small_depth=0,
     pair=(
         ProductTile(32, 64, 16, 1, 4, 75, warps=(1, 4)),
         ProductTile(8, 64, 32, 1, 8, 25, warps=(1, 2)),
