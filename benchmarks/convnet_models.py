@@ -1,4 +1,4 @@
-"""Two convolutional networks, written once for two libraries of layers: torch.nn and lumigen.nn."""
+"""Convolutional networks, written once for two libraries of layers: torch.nn and lumigen.nn."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 SIZES = {"resnet18": 224, "yolov8n": 640}  # height and width of the images, in pixels
+LATENT = 64  # of what the block of a diffusion model's network has
 
 
 def make(  # noqa: C901  # a namespace of layers
@@ -15,7 +16,8 @@ def make(  # noqa: C901  # a namespace of layers
     """The networks by name, made of the layers of `nn`; `cat` joins tensors of its library.
 
     ResNet-18 gives (batch, 1000), the detector in the shape of YOLOv8n (batch, 144, places): 64 numbers of
-    boxes and 80 of classes at each of 8400 places, as its three heads leave them.
+    boxes and 80 of classes at each of 8400 places, as its three heads leave them. ResNet-50 gives (batch, 1000); a
+    block of a diffusion model's network takes (batch, 320, LATENT, LATENT) and gives half as many rows of 640 channels.
     """
 
     class Residual(nn.Module):
@@ -43,6 +45,52 @@ def make(  # noqa: C901  # a namespace of layers
             inputs = outputs
         tail = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
         return nn.Sequential(*layers, *tail)
+
+    class Narrowing(nn.Module):
+        def __init__(self, inputs, middle, stride):
+            super().__init__()
+            self.conv1 = nn.Conv2d(inputs, middle, 1, bias=False)
+            self.conv2 = nn.Conv2d(middle, middle, 3, stride, 1, bias=False)
+            self.conv3 = nn.Conv2d(middle, 4 * middle, 1, bias=False)
+            self.bn1, self.bn2 = nn.BatchNorm2d(middle), nn.BatchNorm2d(middle)
+            self.bn3, self.shortcut = nn.BatchNorm2d(4 * middle), nn.Identity()
+            if stride != 1 or inputs != 4 * middle:
+                conv = nn.Conv2d(inputs, 4 * middle, 1, stride, bias=False)
+                self.shortcut = nn.Sequential(conv, nn.BatchNorm2d(4 * middle))
+
+        def forward(self, x):
+            y = self.bn1(self.conv1(x)).relu()
+            y = self.bn2(self.conv2(y)).relu()
+            return (self.bn3(self.conv3(y)) + self.shortcut(x)).relu()
+
+    def resnet50():
+        layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
+        layers.append(nn.MaxPool2d(3, 2, 1))
+        inputs = 64
+        for middle, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+            for number in range(count):
+                layers.append(Narrowing(inputs, middle, 1 if number else stride))
+                inputs = 4 * middle
+        tail = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
+        return nn.Sequential(*layers, *tail)
+
+    class Denoising(nn.Module):
+        def __init__(self, inputs, outputs):
+            super().__init__()
+            self.norm1, self.norm2 = nn.GroupNorm(32, inputs), nn.GroupNorm(32, outputs)
+            self.conv1 = nn.Conv2d(inputs, outputs, 3, 1, 1)
+            self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1)
+            self.act, self.shortcut = nn.SiLU(), nn.Identity()
+            if inputs != outputs:
+                self.shortcut = nn.Conv2d(inputs, outputs, 1)
+
+        def forward(self, x):
+            y = self.conv1(self.act(self.norm1(x)))
+            return self.conv2(self.act(self.norm2(y))) + self.shortcut(x)
+
+    def unet_block():
+        down = nn.Conv2d(320, 320, 3, 2, 1)
+        return nn.Sequential(Denoising(320, 320), down, Denoising(320, 640), Denoising(640, 640))
 
     class Conv(nn.Module):
         def __init__(self, inputs, outputs, size=1, stride=1):
@@ -124,4 +172,5 @@ def make(  # noqa: C901  # a namespace of layers
             heads = zip((b, c, d), self.boxes, self.classes, strict=True)
             return cat([cat([box(f), kind(f)], 1).flatten(2) for f, box, kind in heads], 2)
 
-    return {"resnet18": resnet18(), "yolov8n": Detector()}
+    nets = {"resnet18": resnet18(), "yolov8n": Detector()}
+    return nets | {"resnet50": resnet50(), "unet_block": unet_block()}

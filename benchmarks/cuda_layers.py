@@ -116,12 +116,45 @@ def kernel(*shape: int) -> Input:
     return f16(*shape, scale=math.prod(shape[1:]) ** -0.5)
 
 
+def channels_last(f: ModuleType, x: Any, w: Any, b: Any, **how: Any) -> Any:
+    """A convolution of images and weights whose channels are their last axis."""
+    y = f.conv2d(x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2), b, **how)
+    return f.relu(y).permute(0, 2, 3, 1)
+
+
+def transposed(f: ModuleType, x: Any, w: Any, b: Any) -> Any:
+    y = f.conv_transpose2d(x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2), b, stride=2, padding=1)
+    return y.permute(0, 2, 3, 1)
+
+
+def last(
+    n: int, side: int, channels: int, rows: int, taps: int, *, groups: int = 1, **how: int
+) -> Row:
+    """A convolution of channels-last images, by `taps` a side."""
+
+    def call(f: ModuleType, x: Any, w: Any, b: Any) -> Any:
+        return channels_last(f, x, w, b, groups=groups, **how)
+
+    weights = kernel(rows, taps, taps, channels // groups)
+    return Row(call, (f16(n, side, side, channels), weights, f16(rows)))
+
+
 def over_channels(_: ModuleType, x: Any, w: Any, b: Any) -> Any:
     """The norm of an image's channels, which are its second axis."""
     x = x.float()
     apart = x - x.mean(1, keepdim=True)
     scale = ((apart * apart).mean(1, keepdim=True) + 1e-6).rsqrt()
     return (apart * scale * w.float()[:, None, None] + b.float()[:, None, None]).half()
+
+
+def squeezed(f: ModuleType, x: Any, down: Any, up: Any) -> Any:
+    """Squeeze and excite of an image's channels."""
+    gates = f.linear(f.relu(f.linear(x.mean((2, 3)), down)), up).sigmoid()
+    return x * gates[:, :, None, None]
+
+
+def two_convolutions(f: ModuleType, x: Any, first: Any, second: Any) -> Any:
+    return f.conv2d(f.relu(f.conv2d(x, first, padding=1)), second, padding=1)
 
 
 def projections(f: ModuleType, x: Any, q: Any, k: Any, v: Any) -> Any:
@@ -138,6 +171,13 @@ def normed_linear(f: ModuleType, x: Any, w: Any, p: Any) -> Any:
 
 def attend(f: ModuleType, q: Any, k: Any, v: Any) -> Any:
     return f.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+
+
+def segment_mean(_: ModuleType, i: Any, x: Any) -> Any:
+    """The mean of the rows of each of 50000 segments, 0 of none."""
+    total = x.new_zeros(50000, x.shape[1]).index_add(0, i, x)
+    count = x.new_zeros(50000).scatter_add(0, i, x.new_ones(x.shape[0]))
+    return total / count.clamp(min=1).unsqueeze(1)
 
 
 def over_keys(batch: int, queries: int, keys: int) -> tuple[Input, ...]:
@@ -186,6 +226,30 @@ ROWS: dict[str, Row] = {
         lambda f, x, w: f.conv2d(x, w, padding=1, groups=8),
         (f16(32, 128, 28, 28), kernel(128, 16, 3, 3)),
     ),
+    "conv_last_56": last(32, 56, 64, 64, 3, padding=1),
+    "conv_last_28": last(32, 28, 128, 128, 3, padding=1),
+    "conv_last_14": last(32, 14, 256, 256, 3, padding=1),
+    "conv_last_7": last(32, 7, 512, 512, 3, padding=1),
+    "conv_last_one_14": last(1, 14, 256, 256, 3, padding=1),
+    "conv_last_one_7": last(1, 7, 512, 512, 3, padding=1),
+    "conv_last_one_64": last(1, 64, 512, 512, 3, padding=1),
+    "conv_last_two_64": last(2, 64, 320, 320, 3, padding=1),
+    "conv_last_256": last(1, 256, 128, 128, 3, padding=1),
+    "conv_last_stride2": last(32, 56, 128, 128, 3, padding=1, stride=2),
+    "conv_last_1x1_stride2": last(32, 56, 256, 512, 1, stride=2),
+    "conv_last_dilated": last(8, 33, 256, 256, 3, padding=2, dilation=2),
+    "conv_last_grouped": last(32, 28, 256, 256, 3, padding=1, groups=8),
+    "conv_last_transposed": Row(transposed, (f16(8, 32, 32, 128), kernel(128, 4, 4, 64), f16(64))),
+    "conv_twice": Row(
+        two_convolutions, (f16(*IMAGE), kernel(128, 64, 3, 3), kernel(64, 128, 3, 3))
+    ),
+    "conv_first": Row(
+        lambda f, x, w: f.max_pool2d(f.relu(f.conv2d(x, w, stride=2, padding=3)), 3, 2, 1),
+        (f16(16, 3, 224, 224), kernel(64, 3, 7, 7)),
+    ),
+    "squeeze_excite": Row(squeezed, (f16(32, 144, 56, 56), kernel(36, 144), kernel(144, 36))),
+    "images_turned": Row(lambda _, x: x.permute(0, 2, 3, 1).contiguous(), (f16(32, 256, 56, 56),)),
+    "matrix_turned": Row(lambda _, x: x.transpose(0, 1).contiguous(), (f16(8192, 6144),)),
     "layer_norm": Row(
         lambda f, x, w, b: f.layer_norm(x, (4096,), w, b),
         (bf16(16384, 4096), bf16(4096), bf16(4096)),
@@ -232,6 +296,24 @@ ROWS: dict[str, Row] = {
         lambda _, x, i, v: x.index_add(0, i, v),
         (f32(65536, 128), below(65536, 262144), f32(262144, 128)),
     ),
+    "scatter_add": Row(
+        lambda _, x, i, v: x.scatter_add(0, i, v),
+        (f32(1 << 20), below(1 << 20, 1 << 20), f32(1 << 20)),
+    ),
+    "segment_mean": Row(segment_mean, (below(50000, 1 << 20), f32(1 << 20, 64))),
+    "graph_layer": Row(
+        lambda _, x, i, j: (x * 0).index_add(0, j, x[i]),
+        (f32(100000, 64), below(100000, 1000000), below(100000, 1000000)),
+    ),
+    "histogram_256": Row(
+        lambda _, x, i, v: x.scatter_add(0, i, v), (f32(256), below(256, 1 << 24), f32(1 << 24))
+    ),
+    "counts_256": Row(lambda _, x: x.histc(256, -4, 4), (f32(1 << 24),)),
+    "embedding_gradient": Row(
+        lambda _, x, i, v: x.index_add(0, i, v.float()),
+        (f32(32000, 1024), below(32000, 16384), bf16(16384, 1024)),
+    ),
+    "sort_one_row": Row(lambda _, x: x.sort(-1).values, (f32(1 << 20),)),
     "triangular_product": Row(
         lambda _, a, b: a.tril() @ b, (bf16(4096, 4096, scale=1 / 64), bf16(4096, 4096))
     ),

@@ -106,6 +106,16 @@ class Vectors:
 
 
 @dataclass(frozen=True)
+class CopiedRuns:
+    """Operands of products that are read through windows: copied in runs along memory, or element by element."""
+
+    itemsize: int  # bytes of an element that is multiplied as memory has it
+    bytes: int  # of the shortest run that is copied; others are a multiple
+    scattered: int  # times as long as to copy an operand does it take to gather its elements
+    across: int  # the same of a map whose neighbours store neighbours, and read none
+
+
+@dataclass(frozen=True)
 class ScanParts:
     """Scans of long rows in parts."""
 
@@ -113,6 +123,15 @@ class ScanParts:
     least: int  # elements of a part
     whole: int  # elements, of which a part has a multiple
     fewest: int  # parts of a row, if it is to be in parts
+
+
+@dataclass(frozen=True)
+class TransposedTiles:
+    """Tiles of a map that reads along one axis and stores along another."""
+
+    side: int  # elements
+    least: int  # points of either axis: fewer are gathered as well
+    bytes: int  # of all tiles of a block
 
 
 @dataclass(frozen=True)
@@ -137,6 +156,8 @@ class Teams:
     addresses: (
         int  # registers for places in a row, where the threads of a block have different rows
     )
+    transposed: TransposedTiles | None
+    idle: int  # one in so many threads of a row may have nothing to do; 0: any
     between: (
         int  # registers where parts of a row are code of their own, since not all threads have them
     )
@@ -153,6 +174,7 @@ class Machine:
     division: Division
     vectors: Vectors
     scans: ScanParts
+    runs: CopiedRuns | None  # none where products gather windows as fast
     teams: Teams | None  # none where a task is one thread's
 
 
@@ -302,6 +324,18 @@ class ClusterTile(NamedTuple):
 
 
 @dataclass(frozen=True)
+class WindowCopies:
+    """What windows of images a tensor copy engine walks by itself."""
+
+    first: int  # elements that a window may begin before an image
+    last: int  # or behind it
+    apart: int  # elements between the first tap of a window and the last one
+    step: int  # from a window to the next one
+    channels: int  # of a pixel: fewer leave boxes mostly empty
+    together: float  # how fast blocks of a cluster multiply, which wait for each other's windows
+
+
+@dataclass(frozen=True)
 class Copies:
     """A tensor copy engine and warpgroups: tiles that the headers have; times are in products of a multiprocessor."""
 
@@ -323,9 +357,22 @@ class Copies:
     empty: float  # how much slower tiles read that hold next to nothing
     leaving: float  # while an element of the result is on its way out
     beginning: float  # while a block begins and ends
+    windows: WindowCopies
     band: (
         int  # rows that blocks walk down before the next columns: what they read stays in the cache
     )
+
+
+@dataclass(frozen=True)
+class RadixTiles:
+    """Rows that many blocks put in order: constants of the headers, and who shares a row."""
+
+    digit: int  # bits of a digit at most: kDigitBits
+    tile: int  # elements that a block places at a time: kTile
+    placing: int  # blocks of a multiprocessor that move elements
+    counting: int  # the same of those that only count them
+    long: int  # elements of a row for which this pays, however many rows there are
+    longest: int  # places of a row that its headers count
 
 
 @dataclass(frozen=True)
@@ -346,6 +393,7 @@ class Gpu(Machine):
     multiprocessors: int  # that should all have something to do
     shared_bytes: int  # that a block has at most
     ordered: int  # elements that a block orders at a time: kOrdered of the headers
+    radix: RadixTiles | None  # none where each row is one block's
     selection: Selection | None  # none where a row is ordered by counting
     products: ProductTiles
 

@@ -143,6 +143,16 @@ def order_descending(a: Any, kept: int) -> Any:
     return (array.shape[-1] - 1 - backwards)[..., :kept]
 
 
+def starts(a: Any, kept: int) -> Any:
+    """Of each row of numbers of groups 0, .., kept - 2: how many elements are of lesser groups than 0, .., kept - 1."""
+    array: Array = np.asarray(a)
+    keys: Array = np.clip(array.astype(np.int64), -1, kept - 1)
+    out: Array = np.empty((*array.shape[:-1], kept), np.int64)
+    for i in np.ndindex(array.shape[:-1]):
+        out[i] = np.cumsum(np.bincount(keys[i] + 1, minlength=kept + 1))[:kept]
+    return out
+
+
 def groups(a: Any, kept: int) -> Any:
     """Of each row of numbers of groups: how many elements are of lesser groups, then their places by group.
 
@@ -154,11 +164,7 @@ def groups(a: Any, kept: int) -> Any:
     last = kept - n - 1
     keys: Array = np.clip(array.astype(np.int64), -1, last)
     places: Array = np.argsort(keys, -1, kind="stable")
-    starts: Array = np.empty((*array.shape[:-1], last + 1), np.int64)
-    for i in np.ndindex(array.shape[:-1]):
-        sizes = np.bincount(keys[i] + 1, minlength=last + 2)
-        starts[i] = np.cumsum(sizes)[: last + 1]
-    return np.concatenate([starts, places], -1)
+    return np.concatenate([starts(array, last + 1), places], -1)
 
 
 # What native nodes compute, beside their meaning in the twelve ops: of rows, as many results as a row of theirs has.
@@ -166,6 +172,7 @@ NATIVE: dict[str, Callable[[Any, int], Any]] = {
     "groups": groups,
     "order": order,
     "order_descending": order_descending,
+    "starts": starts,
 }
 
 SOURCES = frozenset({Op.INPUT, Op.WEIGHT, Op.STATE, Op.CONST, Op.IOTA, Op.RANDOM})

@@ -139,6 +139,25 @@ class StoreTile:
 
 
 @dataclass(frozen=True)
+class Transposed:
+    """Tiles of values that threads compute along their columns, then use along their rows.
+
+    For each row, over lanes of `column`, `before` and then each value of `tiles` into its tile; when all threads of the
+    block have come, for each column, over lanes of `row`, each tile's element under its name and then `body`.
+    """
+
+    tiles: tuple[tuple[Buffer, Local, Expr], ...]
+    row: Axis
+    row_lo: Ix
+    row_hi: Ix
+    column: Axis
+    column_lo: Ix
+    column_hi: Ix
+    before: tuple[Stmt, ...]
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True)
 class Operand:
     """A matrix operand as memory holds it: element (major, k) is at `base + major * stride + k * k_stride`.
 
@@ -485,11 +504,28 @@ class WhenSummed:
 
 
 @dataclass(frozen=True)
+class Window:
+    """One dimension of images that are read through windows.
+
+    There are `points` of them, `step` elements apart, which begin from `first` on and at most `last` behind the last
+    element of the image. Each has `taps`, which are `apart`.
+    """
+
+    points: Ix
+    first: int
+    last: int
+    step: int
+    taps: Ix
+    apart: int
+
+
+@dataclass(frozen=True)
 class TensorMap:
     """What a tensor copy engine knows of an operand: (groups, batches, lines, elements) of `source` from `base` on.
 
     Elements are contiguous. `share` successive batches of the product read the same one. One copy moves
-    `box_lines` lines.
+    `box_lines` lines. With `windows`, of rows and of columns, the tensor is (images, rows, columns, channels), and a
+    line of the operand is the channels of a window's tap.
     """
 
     name: str
@@ -504,6 +540,7 @@ class TensorMap:
     line_stride: Ix
     share: Ix
     box_lines: int
+    windows: tuple[Window, Window] | None = None
 
 
 @dataclass(frozen=True)
@@ -534,7 +571,7 @@ class GroupPlaces:
     """`dst[at ..]` = of `place`'s points by `value`, an integer: how many are below each group, then they by group.
 
     The groups are 0, .., `groups` - 1; the first `groups` + 1 elements are counts, then come as many places as there
-    are. Points of no group come before the first one or after the last one, equal ones by place.
+    are, if they are `placed`. Points of no group come before the first one or after the last one, equal ones by place.
     """
 
     dst: Buffer
@@ -542,6 +579,54 @@ class GroupPlaces:
     groups: Ix
     place: Axis
     value: Expr
+    placed: bool = True
+
+
+@dataclass(frozen=True)
+class GroupRows:
+    """The same of all rows, by all tasks together: row `row` of `dst`, of `place`'s points by `value`.
+
+    Tasks share the chunks of each row. What they leave each other is in `shared`: keys (rows, places), pairs of keys
+    and places between passes, and counts of digits; or, if places are not `placed`, counts of groups and
+    of chunks. The last one counts their tasks, and is 0 after all of them.
+    """
+
+    dst: Buffer
+    groups: Ix
+    row: Axis
+    place: Axis
+    value: Expr
+    chunks: Ix
+    shared: tuple[Buffer, ...]
+    placed: bool = True
+
+    @property
+    def drawn(self) -> Buffer:
+        """The counter."""
+        return self.shared[-1]
+
+
+@dataclass(frozen=True)
+class OrderRows:
+    """The same as Order of all rows, by all tasks together: row `row` of `dst`, of all of `place`'s points by `value`.
+
+    `bits` tell values from each other. `shared` is what the tasks leave each other, as of GroupRows: pairs of keys and
+    places between passes, counts of digits, and the counter.
+    """
+
+    dst: Buffer
+    row: Axis
+    place: Axis
+    value: Expr
+    descending: bool
+    bits: int
+    chunks: Ix
+    shared: tuple[Buffer, ...]
+
+    @property
+    def drawn(self) -> Buffer:
+        """The counter."""
+        return self.shared[-1]
 
 
 @dataclass(frozen=True)
@@ -575,6 +660,7 @@ Stmt = Union[
     MapRows,
     ForRows,
     ScaleRows,
+    Transposed,
     When,
     WhenLast,
     WhenSummed,
@@ -582,13 +668,24 @@ Stmt = Union[
     Keep,
     Order,
     GroupPlaces,
+    GroupRows,
+    OrderRows,
     ScanCarry,
     Advance,
     ScanLanes,
 ]
 
 LOOPS = (
-    For | ForTile | ForRows | Stream | MapTile | MapRows | WhenLast | WhenSummed | ScanLanes
+    For
+    | ForTile
+    | ForRows
+    | Stream
+    | MapTile
+    | MapRows
+    | WhenLast
+    | WhenSummed
+    | ScanLanes
+    | Transposed
 )  # with a `body`
 
 
@@ -658,6 +755,8 @@ class TileProgram:
             yield s
             if isinstance(s, LOOPS):
                 stack.extend(reversed(s.body))
+            if isinstance(s, Transposed):
+                stack.extend(reversed(s.before))
             if isinstance(s, When):
                 stack.extend(reversed((*s.body, *s.otherwise)))
 

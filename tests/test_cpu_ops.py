@@ -1234,6 +1234,7 @@ row(
         "h_": x.index_reduce(0, i, s, "amax", include_self=False),
         "p_": x.index_reduce(0, i, s, "prod"),
         "w_": (x > 0).index_put((i,), s > 0, accumulate=True),
+        "n_": x[:, 0].scatter_add(0, i, x.new_ones(i.shape[0])),
     },
     (2 * M, 3),
     spec(N, dtype=i64, range=(-4, 60)),

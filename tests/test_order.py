@@ -20,7 +20,7 @@ from lumigen.printer import tile as tile_text
 from lumigen.target import TARGETS
 from lumigen.targets.cpu.device import CPU
 from lumigen.targets.cuda.device import CUDA
-from lumigen.tile import Order
+from lumigen.tile import Order, OrderRows
 
 ROWS = lg.Dim("rows", 1, 9)
 LENGTH = lg.Dim("length", 1, 40)
@@ -98,6 +98,22 @@ def test_many_places_of_long_rows_are_ordered_whole_on_gpus() -> None:
     found = run_entry(model, {"x": x}, {})["out"]
     backwards = np.argsort(x[:, ::-1], -1, kind="stable")[:, ::-1]
     np.testing.assert_array_equal(found, 4999 - backwards[:, :1500])
+
+
+@pytest.mark.parametrize("dtype", [lg.f32, lg.f16, lg.bf16, lg.i32, lg.i8, lg.i64], ids=str)
+def test_blocks_order_long_rows_together(dtype: DType) -> None:
+    """By as many bits as a type has; of more than a key has each row is one block's."""
+    model = lowered(both_ways, CUDA, x=lg.spec(2, 5000, dtype=dtype))
+    shared = [isinstance(s, OrderRows) for k in model.kernels for s in k.program.body]
+    assert any(shared) == (dtype is not lg.i64)
+    assert not all(shared)  # the first few are selected
+    x = specials(np.random.default_rng(7), (2, 5000), dtype)
+    found = run_entry(model, {"x": x}, {})
+    wide = x.astype(np.float32) if dtype is lg.bf16 else x  # numpy orders no bf16 with NaN
+    up, backwards = (np.argsort(r, -1, kind="stable") for r in (wide, wide[:, ::-1]))
+    down = 4999 - backwards[:, ::-1]
+    for name, want in {"up": up, "down": down, "few": down[:, :2]}.items():
+        np.testing.assert_array_equal(found[name], want, name)
 
 
 SOME = lg.Dim("some", 100, 30000, typical=20000)

@@ -258,7 +258,7 @@ def test_tiles_by_typical_dims() -> None:
     assert found["large_columns"][-1].startswith("RolesTile<bf16, 128, 256, 4, 2, Along::kDepth, ")
     assert found["few"][0] == f"SplitTile<bf16, 64, 16, 10, 2, 2, {deep}>"
     assert found["few_columns"][0] == f"SplitTile<bf16, 64, 16, 10, 2, 2, {turned}>"
-    assert found["split"][1] == f"SplitTile<bf16, 64, 64, 12, 2, 1, {deep}>"
+    assert found["split"][1] == f"SplitTile<bf16, 64, 64, 12, 4, 1, {deep}>"
     assert all(tile.startswith(("RolesTile<f16, ", "SplitTile<f16, ")) for tile in found["half"])
 
 

@@ -13,13 +13,15 @@ from tiles import run_entry, traced
 
 import lumigen as lg
 from lumigen.dtype import DTYPES, DType
-from lumigen.frontend import native
+from lumigen.frontend import native, scattering
+from lumigen.index import ix
 from lumigen.interp.graph import evaluate
 from lumigen.lower.runs import terms_of
 from lumigen.ops import NATIVE
 from lumigen.printer import tile as tile_text
 from lumigen.region import Reduce, walk
 from lumigen.target import TARGETS
+from lumigen.tile import GroupRows
 from lumigen.verify.tile import verify
 
 PLACES, COUNT = 70, 90  # more comparisons than are made for each place
@@ -198,6 +200,130 @@ def test_groups_are_what_their_meaning_says(dtype: DType) -> None:
     np.testing.assert_array_equal(found[:, :6], [[(row < g).sum() for g in range(6)] for row in i])
 
 
+@pytest.mark.parametrize("device", TARGETS)
+def test_counts_are_what_their_meaning_says(device: str) -> None:
+    """Of rows by one task each, and on GPUs of long ones by all tasks; indices reach past both ends."""
+
+    def function(i: lg.Tensor) -> lg.Tensor:
+        return i.of(native.starts(i.edge, ix(9)))
+
+    rng = np.random.default_rng(2)
+    for n in (17, 5000):
+        i = rng.integers(-3, 12, (2, n))
+        model = lowered(function, TARGETS[device].device, i=lg.spec(2, n, dtype=lg.i64))
+        (found,) = run_entry(model, {"i": i}, {}).values()
+        np.testing.assert_array_equal(found, [[(r < g).sum() for g in range(10)] for r in i])
+    graph = traced(function, i=lg.spec(2, 17, dtype=lg.i64))
+    small, both = i[:, :17], []
+    for brute in (False, True):
+        both += evaluate(graph, {"i": small}, {}, brute=brute).values()
+    np.testing.assert_array_equal(*both)
+
+
+@pytest.mark.parametrize("device", TARGETS)
+def test_what_is_the_same_for_all_is_counted(device: str) -> None:
+    """Nothing is read of what is added, and no place is kept."""
+
+    def function(x: lg.Tensor, i: lg.Tensor) -> lg.Tensor:
+        return x.scatter_add(0, i, lg.full((COUNT,), 1.5))
+
+    given = {"x": lg.spec(PLACES), "i": lg.spec(COUNT, dtype=lg.i64)}
+    model = lowered(function, TARGETS[device].device, **given)
+    assert [k.region.native for k in model.kernels] == ["starts", None]
+    i = np.random.default_rng(3).integers(-2, PLACES + 2, COUNT)
+    (found,) = run_entry(model, {"x": np.zeros(PLACES, np.float32), "i": i}, {}).values()
+    np.testing.assert_array_equal(found, [1.5 * (i == g).sum() for g in range(PLACES)])
+
+
+def test_infinity_is_added_where_it_goes_alone() -> None:
+    """Of each column its own; what is written may have more columns than there are places for."""
+
+    def function(x: lg.Tensor, i: lg.Tensor, s: lg.Tensor) -> lg.Tensor:
+        return x.scatter_add(0, i, s.expand(COUNT, 5))
+
+    given = {"x": lg.spec(PLACES, 3), "i": lg.spec(COUNT, 2, dtype=lg.i64), "s": lg.spec(5)}
+    graph = traced(function, **given)
+    rng = np.random.default_rng(6)
+    i, s = rng.integers(0, PLACES, (COUNT, 2)), np.array([np.inf, 2, 3, 4, 5], np.float32)
+    inputs = {"x": np.ones((PLACES, 3), np.float32), "i": i, "s": s}
+    (found,) = evaluate(graph, inputs, {}).values()
+    want = inputs["x"].copy()
+    for column in range(2):
+        np.add.at(want[:, column], i[:, column], s[column])
+    np.testing.assert_array_equal(found, want)
+
+
+def test_counts_are_those_of_groups_that_there_are() -> None:
+    """A mean as a model writes it has one kernel for its groups, and the same one as ours."""
+
+    def mean(i: lg.Tensor, x: lg.Tensor) -> lg.Tensor:
+        total = x.new_zeros(PLACES, 3).index_add(0, i, x)
+        count = x.new_zeros(PLACES).scatter_add(0, i, x.new_ones(COUNT))
+        return total / count.clamp(min=1).unsqueeze(1)
+
+    model = lowered(mean, i=lg.spec(COUNT, dtype=lg.i64), x=lg.spec(COUNT, 3))
+    assert [k.region.native for k in model.kernels] == ["groups", None]
+
+
+@pytest.mark.parametrize(
+    ("how", "count"),
+    [("sum", 401), ("amax", 401), ("amin", 401), ("sum", lg.Dim("long", 1, 500))],
+    ids=str,
+)
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_long_runs_are_folded_in_parts(
+    count: Any, device: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One place has all elements, or most; or some have more than a part, which begin anywhere."""
+    monkeypatch.setattr(scattering, "PART", 4)
+    monkeypatch.setattr(scattering, "PARTS", 8)
+    given = {
+        "x": lg.spec(PLACES, 2),
+        "i": lg.spec(count, dtype=lg.i64),
+        "s": lg.spec(count, 2),
+    }
+    model = lowered(
+        lambda x, i, s: x.index_reduce(0, i, s, how) if how != "sum" else x.index_add(0, i, s),
+        TARGETS[device].device,
+        **given,
+    )
+    rng = np.random.default_rng(4)
+    n = 401
+    chance = rng.random(n)
+    for i in (
+        np.full(n, 7),
+        np.where(chance < 0.7, 5, rng.integers(-3, PLACES + 3, n)),
+        np.sort((PLACES * chance**3).astype(np.int64)),
+    ):
+        x, s = rng.integers(-9, 9, (PLACES, 2)), rng.integers(-9, 9, (n, 2))
+        inputs = {"x": x.astype(np.float32), "i": i, "s": s.astype(np.float32)}
+        (found,) = run_entry(model, inputs, {}).values()
+        want, named = x.copy(), (i >= 0) & (i < PLACES)
+        {"sum": np.add, "amax": np.maximum, "amin": np.minimum}[how].at(want, i[named], s[named])
+        np.testing.assert_array_equal(found, want)
+
+
+@pytest.mark.parametrize("groups", [70, 5000, 1 << 18])
+def test_blocks_group_long_rows_together(groups: int) -> None:
+    """By passes over the digits of their groups: as many as the groups take, and memory for as many."""
+    n = lg.Dim("n", 1, 1 << 20, typical=1 << 17)
+    model = lowered(
+        lambda i: i.of(native.groups(i.edge, ix(groups))),
+        TARGETS["cuda"].device,
+        i=lg.spec(2, n, dtype=lg.i64),
+    )
+    (kernel,) = model.kernels
+    (together,) = kernel.program.body
+    assert isinstance(together, GroupRows)
+    pairs = next(b for b in together.shared if b.name == "pairs")
+    assert pairs.dims[0] == {70: 0, 5000: 1, 1 << 18: 2}[groups]
+    if groups > 5000:
+        return  # as many results
+    i = np.random.default_rng(5).integers(-2, groups + 2, (2, 5000))
+    (found,) = run_entry(model, {"i": i}, {}).values()
+    np.testing.assert_array_equal(found, NATIVE["groups"](i, groups + 1 + 5000))
+
+
 # ---- what it costs ----
 
 
@@ -205,8 +331,8 @@ def test_groups_are_what_their_meaning_says(dtype: DType) -> None:
 @pytest.mark.parametrize("name", ["scatter_add", "amax", "index_add", "columns"])
 def test_a_place_visits_its_own_elements_alone(name: str, device: str) -> None:
     """The loop of a reduction goes from where a place's elements begin to where they end."""
-    x, s = lg.spec(5000, 3), lg.spec(20000, 3)
-    given = {"x": x, "i": lg.spec(20000, 3, dtype=lg.i64), "s": s}
+    x, s = lg.spec(5000, 3), lg.spec(12000, 3)
+    given = {"x": x, "i": lg.spec(12000, 3, dtype=lg.i64), "s": s}
     model = lowered(FUNCTIONS[name], TARGETS[device].device, **given)
     texts = [tile_text.show(k.program) for k in model.kernels if k.region.native is None]
     loops = [line for t in texts for line in t.splitlines() if re.match(r"\s*for k0 in", line)]

@@ -61,6 +61,11 @@ ALL: dict[str, Row] = {
     "map": Row(lambda x: x.exp() + 1, {"x": lg.spec(ROWS, 40)}),
     "softmax": Row(lambda x: x.softmax(-1), {"x": lg.spec(ROWS, 40)}),
     "moments": Row(lambda x: x.sum(-1) * (x * x).sum(-1), {"x": lg.spec(ROWS, 40)}),
+    "transposed": Row(
+        lambda x, y: x.permute(0, 2, 3, 1) * 2 + y,
+        {"x": lg.spec(ROWS, 40, 4, 5), "y": lg.spec(40)},
+        ("cuda",),
+    ),
     "columns": Row(lambda x: x.sum(0) + x.amax(0), {"x": lg.spec(ROWS, 40)}),
     "channels": Row(lambda x: x.softmax(1), {"x": lg.spec(2, 12, ROWS)}),
     "integers": Row(lambda x: x.sum(-1), {"x": lg.spec(ROWS, 12, dtype=lg.i64)}),
@@ -84,6 +89,7 @@ ALL: dict[str, Row] = {
     "scan in parts": Row(lambda x: x.cumsum(-1), {"x": lg.spec(1, 40000)}, ("cuda",)),
     "the first of rows": Row(lambda x: x.topk(3).values, {"x": lg.spec(ROWS, 40)}, ("cuda",)),
     "sort": Row(lambda x: x.argsort(-1), {"x": lg.spec(ROWS, 40)}),
+    "counts": Row(lambda x: x.histc(20, -2, 2), {"x": lg.spec(KEYS, ROWS)}, ("cuda",)),
     "product": Row(lambda a, b: (a @ b).relu(), {"a": lg.spec(ROWS, 40), "b": lg.spec(40, KEYS)}),
     "product of halves": Row(
         lambda a, b: (a @ b).relu(),

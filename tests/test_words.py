@@ -15,7 +15,7 @@ from lumigen.emit.kernel import spelled_dims
 from lumigen.emit.variables import NUMBERED, variables
 from lumigen.frontend import Traced
 from lumigen.index import Dim
-from lumigen.kernel_words import DERIVED, WORDS, is_said
+from lumigen.kernel_words import DERIVED, ENDS, WORDS, is_said
 from lumigen.lower.assemble import LoweredKernel
 from lumigen.names import KEYWORDS, is_of_headers
 from lumigen.target import TARGETS, parse_target
@@ -42,7 +42,7 @@ def unsaid(k: LoweredKernel) -> set[str]:
     """What a kernel says of its own and an operand may be called too."""
     own = {b.name for b in k.program.args} | {d.name for d in k.program.dim_arguments}
     derived = {f"{start}{b}" for b in own for start in DERIVED}
-    derived |= {f"{b}{end}" for b in own for end in ("_offset", "_parts")}
+    derived |= {f"{b}{end}" for b in own for end in ENDS}
     return {w for w in variables(k.program) - own - derived if not is_said(w)}
 
 

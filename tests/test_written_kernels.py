@@ -66,6 +66,12 @@ def convolution(x: Any) -> Any:
     return F.conv2d(x, weight(8, 4, 3, 3), weight(8, name="b"), padding=1).relu()
 
 
+def channels_last(x: Any) -> Any:
+    kernels = weight(96, 3, 3, 64, dtype=lg.f16).permute(0, 3, 1, 2)
+    y = F.conv2d(x.permute(0, 3, 1, 2), kernels, weight(96, name="b"), stride=2, padding=1)
+    return F.relu(y).permute(0, 2, 3, 1)
+
+
 def depthwise(x: Any) -> Any:
     return F.conv2d(x, weight(8, 1, 3, 3), padding=1, groups=8)
 
@@ -116,6 +122,10 @@ def operands(rows: Any, k: int, n: int, dtype: lg.DType) -> dict[str, Any]:
 PROGRAMS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "map": (gated, {n: spec(ROWS, 20) for n in "xy"}),
     "map_bf16": (gated, {n: spec(ROWS, 20, dtype=lg.bf16) for n in "xy"}),
+    "channels_last": (
+        lambda x: x.permute(0, 2, 3, 1),
+        {"x": spec(ROWS, 24, 9, 10, dtype=lg.f16)},
+    ),
     "row_sums": (lambda x: x.square().sum(-1), {"x": spec(ROWS, 40)}),
     "column_sums": (lambda x: x.square().sum(0), {"x": spec(ROWS, 40)}),
     "long_sum": (lambda x: x.sum(), {"x": spec(MANY)}),
@@ -130,6 +140,12 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "cumsum_long": (lambda x: x.cumsum(1), {"x": spec(ROWS, 4096)}),
     "recurrent": (recurrent, {"x": spec(ROWS, 12)}),
     "sort": (lambda x: x.sort(-1)[0], {"x": spec(ROWS, 40)}),
+    "sort_long": (lambda x: x.argsort(-1), {"x": spec(2, 70000, dtype=lg.bf16)}),
+    "scatter_add_long": (
+        lambda x, ids, y: x.index_add(0, ids, y),
+        {"x": spec(50000, 8), "ids": spec(70000, dtype=lg.i64), "y": spec(70000, 8)},
+    ),
+    "counts_long": (lambda x: x.histc(100, 0, 1), {"x": spec(70000)}),
     "top_k": (lambda x: x.topk(3)[1], {"x": spec(ROWS, 40)}),
     "linear_gelu": (linear_gelu, {"x": spec(ROWS, 24)}),
     "linear_of_one_row": (linear_gelu, {"x": spec(1, 24)}),
@@ -142,6 +158,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "normed": (normed, {"x": spec(ROWS, 24)}),
     "feed_forward": (feed_forward, {"x": spec(ROWS, 24)}),
     "convolution": (convolution, {"x": spec(1, 4, 12, 12)}),
+    "convolution_f16": (channels_last, {"x": spec(ROWS, 28, 28, 64, dtype=lg.f16)}),
     "depthwise": (depthwise, {"x": spec(1, 8, 12, 12)}),
     "labels": (
         lambda x, y: F.cross_entropy(x @ weight(500, 24).T, y, reduction="none"),
@@ -225,6 +242,7 @@ KERNELS = {
     "cascade_row.cpp": Row("one_token", "cpu", "cascade"),
     "map.cu": Row("map", AMPERE, "simt"),
     "map_bf16.cu": Row("map_bf16", AMPERE, "simt"),
+    "channels_last.cu": Row("channels_last", AMPERE, "transposed"),
     "row_sums.cu": Row("row_sums", AMPERE, "simt"),
     "column_sums.cu": Row("column_sums", AMPERE, "simt"),
     "long_sum.cu": Row("long_sum", AMPERE, "simt"),
@@ -232,6 +250,9 @@ KERNELS = {
     "layer_norm.cu": Row("layer_norm", AMPERE, "simt"),
     "gather.cu": Row("gather", AMPERE, "simt"),
     "scatter_groups.cu": Row("scatter_add", AMPERE, "groups"),
+    "scatter_groups_long.cu": Row("scatter_add_long", AMPERE, "groups"),
+    "counts_long.cu": Row("counts_long", AMPERE, "groups"),
+    "sort_long.cu": Row("sort_long", AMPERE, "order"),
     "scatter_add.cu": Row("scatter_add", AMPERE, "simt"),
     "cumsum.cu": Row("cumsum", AMPERE, "simt"),
     "cumsum_long.cu": Row("cumsum_long", AMPERE, "simt"),
@@ -243,6 +264,7 @@ KERNELS = {
     "pipeline_f16.cu": Row("product_f16", AMPERE, "pipeline"),
     "pipeline_in_parts.cu": Row("product_deep", AMPERE, "pipeline"),
     "convolution.cu": Row("convolution", AMPERE, "pipeline"),
+    "convolution_f16.cu": Row("convolution_f16", AMPERE, "pipeline"),
     "depthwise.cu": Row("depthwise", AMPERE, "simt"),
     "stream_feed_forward.cu": Row("feed_forward", AMPERE, "cascade"),
     "stream_f16.cu": Row("causal_f16", AMPERE, "cascade"),
@@ -254,6 +276,7 @@ KERNELS = {
     "roles_f16.cu": Row("product_f16", HOPPER, "roles", 1),
     "roles_few_rows.cu": Row("product_f16", HOPPER, "roles"),
     "roles_split.cu": Row("product_deep", HOPPER, "roles", 1),
+    "roles_windows_f16.cu": Row("convolution_f16", HOPPER, "roles", 1),
     "cascade_roles_f16.cu": Row("causal_f16", HOPPER, "cascade_roles"),
     "cascade_roles_grouped_bf16.cu": Row("grouped_bf16", HOPPER, "cascade_roles"),
     "cascade_roles_log_sum_exp_f16.cu": Row("log_sum_exp_f16", HOPPER, "cascade_roles"),

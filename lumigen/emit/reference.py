@@ -99,8 +99,8 @@ def _function(kernel: LoweredKernel, dst: Buffer) -> Lines:
     element = Axis("element", elements(dst.dims))
     names.axes[element] = "element"
     root = _Scope(names, frozenset({element}))
-    if kernel.region.native == "groups":
-        _groups_of(root, kernel.region, dst, element)
+    if kernel.region.native and not any(isinstance(s, Order) for s in kernel.program.statements()):
+        _rows_of(root, kernel.region, dst, element)
     elif kernel.region.native:
         _order_of(root, kernel, dst, element)
     for store in reversed([s for s in kernel.region.stores if s.dst == dst]):
@@ -139,8 +139,8 @@ def _order_of(root: _Scope, kernel: LoweredKernel, dst: Buffer, element: Axis) -
     root.lines.append(f"return {found};")
 
 
-def _groups_of(root: _Scope, region: Region, dst: Buffer, element: Axis) -> None:
-    """Lines that return an entry of the groups of a row."""
+def _rows_of(root: _Scope, region: Region, dst: Buffer, element: Axis) -> None:
+    """Lines that return an entry of the groups of a row, or a place in the order of a whole one."""
     (source,) = region.reads()
     kept, count = dst.dims[-1], source.dims[-1]
     start, rank = ix(element) // kept * count, ix(element) % kept
@@ -148,9 +148,16 @@ def _groups_of(root: _Scope, region: Region, dst: Buffer, element: Axis) -> None
         f"const int64_t start = {root.index(start)};",
         f"const auto row = [&](int64_t place) {{ return {root.names.buffer(source)}(start + place); }};",
     ]
-    sizes = f"{root.index(kept - count - 1)}, {root.index(count)}"
-    function = root.names.ours("entry_of_groups")
-    root.lines.append(f"return {function}({root.index(rank)}, {sizes}, row);")
+    if region.native in ("groups", "starts"):
+        groups = kept - 1 if region.native == "starts" else kept - count - 1
+        sizes = f"{root.index(groups)}, {root.index(count)}"
+        function = root.names.ours("entry_of_groups")
+        root.lines.append(f"return {function}({root.index(rank)}, {sizes}, row);")
+    else:
+        descending = "true" if region.native == "order_descending" else "false"
+        sizes = f"{root.index(rank)}, {root.index(count)}"
+        function = root.names.ours("place_of_rank")
+        root.lines.append(f"return {function}({sizes}, {descending}, row);")
 
 
 def _element_of(root: _Scope, store: Store, element: Axis) -> bool:

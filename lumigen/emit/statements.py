@@ -18,7 +18,7 @@ from lumigen.emit.expression import (
 from lumigen.emit.lines import Lines, joined, used
 from lumigen.emit.packets import Packets
 from lumigen.errors import LoweringFailed
-from lumigen.index import Axis, Ix
+from lumigen.index import Axis, Ix, ix
 from lumigen.lower.scope import address
 from lumigen.ops import Op
 from lumigen.region import Expr, Monoid, Read, index, prim
@@ -30,10 +30,12 @@ from lumigen.tile import (
     Finish,
     For,
     GroupPlaces,
+    GroupRows,
     Hold,
     Keep,
     Let,
     Order,
+    OrderRows,
     ScanCarry,
     ScanLanes,
     Stmt,
@@ -105,12 +107,12 @@ class Statements:
         def of(s: Stmt) -> Axis | None:
             return s.lanes if lanes is None and isinstance(s, Let | Advance) else lanes
 
-        return [self.statement(s, self._renderer(of(s))) for s in stmts]
+        return [self.statement(s, self.renderer(of(s))) for s in stmts]
 
     def lines(self, stmts: Iterable[Stmt], lanes: Axis | None = None) -> Lines:
         return joined(self.parts(stmts, lanes))
 
-    def _renderer(self, lanes: Axis | None) -> Renderer:
+    def renderer(self, lanes: Axis | None) -> Renderer:
         wraps = self.dialect.wraps
         return Renderer(self.dims, lanes, packets=self.packets, wraps=wraps, place=self.place)
 
@@ -183,16 +185,34 @@ class Statements:
         """A statement on whole rows, or on tiles, which each target has functions of its own for."""
         match s:
             case Order():
-                way = "kDescending" if s.descending else "kAscending"
                 if s.held:
-                    return self._selected(s, way, r)
-                how = f"{way}, {self.place}" if self.dialect.counts else way
+                    return self._selected(s, _way(s), r)
+                how = f"{_way(s)}, {self.place}" if self.dialect.counts else _way(s)
                 return r.lines(self._row(f"order_row<{how}>", s, s.kept, r))
             case GroupPlaces():
                 how = f"<{self.place}>" if self.dialect.counts else ""
-                return r.lines(self._row(f"group_row{how}", s, s.groups, r))
+                function = "group_row" if s.placed else "group_starts"
+                return r.lines(self._row(f"{function}{how}", s, s.groups, r))
+            case GroupRows() | OrderRows():
+                return r.lines(self._rows(s, r))
             case _:
                 return self.dialect.tiles(s, self, r)
+
+    def _rows(self, s: GroupRows | OrderRows, r: Renderer) -> str:
+        """A call that groups or orders all rows, by a function of the row and the place in it."""
+        r.uses.headers.add("groups.cuh" if isinstance(s, GroupRows) else "orders.cuh")
+        if isinstance(s, GroupRows):
+            function = "group_rows" if s.placed else "count_rows"
+            sizes = (s.row.extent, s.groups, s.place.extent, s.chunks)
+        else:
+            function = f"order_rows<{_way(s)}>"
+            sizes = (s.row.extent, s.place.extent, s.chunks, ix(s.bits))
+        memory = ", ".join(r.use(str(b)) for b in s.shared)
+        at = ", ".join(f"{self.place} {axis.name}" for axis in (s.row, s.place))
+        value = f"[&]({at}) {{ return {r.scalar(s.value).code}; }}"
+        return (
+            f"{function}({r.use(str(s.dst))}, {', '.join(map(r.index, sizes))}, {memory}, {value});"
+        )
 
     def _row(self, function: str, s: Order | GroupPlaces, count: Ix, r: Renderer) -> str:
         """A call that puts the places of a row into an order, which a function of the place decides."""
@@ -384,3 +404,7 @@ def _value(e: Expr, lanes: Axis | None, r: Renderer) -> str:
     if lanes is None:
         return r.scalar(e).code
     return r.mask(e) if e.dtype is boolean else r.vector(e).code
+
+
+def _way(s: Order | OrderRows) -> str:
+    return "kDescending" if s.descending else "kAscending"

@@ -10,7 +10,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from lumigen.index import Axis, Ix, Lookup
-from lumigen.kernel_words import DERIVED
+from lumigen.kernel_words import DERIVED, ENDS
 from lumigen.region import Buffer, Expr, Local, buffers_of, indices_of, walk
 from lumigen.tile import Operand, Pack, PackColumns, TileProgram
 
@@ -23,7 +23,7 @@ def variables(program: TileProgram) -> frozenset[str]:
     for s in program.statements():
         names.update(_in(s))
     buffers = {str(b) for b in (*program.args, *program.scratch)}
-    derived = {f"{n}{end}" for n in names for end in ("_offset", "_parts")}
+    derived = {f"{n}{end}" for n in names for end in ENDS}
     derived |= {f"{start}{b}" for b in buffers for start in DERIVED}
     return frozenset(names | derived | buffers | {program.task.name})
 

@@ -23,7 +23,7 @@ from lumigen.frontend.primitive import (
     size,
 )
 from lumigen.frontend.trace import emit
-from lumigen.graph import Edge, Graph, contiguous, edge, iota, native, source
+from lumigen.graph import Edge, Graph, Node, contiguous, edge, iota, native, source
 from lumigen.index import Ix
 from lumigen.ops import SOURCES, Op
 from lumigen.view import Shape, identity
@@ -53,6 +53,20 @@ def groups(a: Edge, count: Ix) -> Edge:
     the places of group g's begin there among the n that follow; what comes after the last group begins at `count`.
     """
     rows = _stored(a)
+    given, keys, below = _below(rows, count)
+    out = cat([below, _places(keys, rows.shape[-1], descending=False)], len(rows.shape) - 1)
+    return emit(native("groups", rows, Graph((given,), (("groups", out),))))
+
+
+def starts(a: Edge, count: Ix) -> Edge:
+    """The first count + 1 of these alone: where the places of each group begin, and where those of the last one end."""
+    rows = _stored(a)
+    given, _, below = _below(rows, count)
+    return emit(native("starts", rows, Graph((given,), (("starts", below),))))
+
+
+def _below(rows: Edge, count: Ix) -> tuple[Node, Edge, Edge]:
+    """The input of a meaning, its elements as numbers of groups, and how many are below each group."""
     given = source(Op.INPUT, "rows", rows.shape, rows.dtype)
     keys = clamp(cast(edge(given), i64), -1, cast(size(count), i64))
     rank, n = len(rows.shape), rows.shape[-1]
@@ -60,9 +74,7 @@ def groups(a: Edge, count: Ix) -> Edge:
     key = expand("groups", with_ones(keys, (rank - 1,)), wide)
     group = expand("groups", _counting(count + 1, rank, rank - 1), wide)
     one = expand("groups", constant(1, i64), wide)
-    below = reduce_sum(select(less(key, group), one), (rank,))
-    out = cat([below, _places(keys, n, descending=False)], rank - 1)
-    return emit(native("groups", rows, Graph((given,), (("groups", out),))))
+    return given, keys, reduce_sum(select(less(key, group), one), (rank,))
 
 
 def _stored(a: Edge) -> Edge:

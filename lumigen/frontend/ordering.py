@@ -167,7 +167,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
     piece = ((x - low) * bins / (high - low)).floor()
     piece = where(x == high, bins - 1, piece)
     inside = (x >= low) & (x <= high)
-    return counted(where(inside, piece.to(i64), -1), bins).type_as(input)
+    return counted(where(inside, piece.to(i32), -1), bins).type_as(input)
 
 
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:

@@ -10,7 +10,7 @@ then looks at the elements of its own: a time that grows with places and element
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from lumigen.dtype import i64
@@ -85,6 +85,10 @@ class _Places:
         """How many elements go to each place."""
         return self.hits.sum(-1)
 
+    def sizes(self) -> Tensor:
+        """The same."""
+        return self.count()
+
     def last(self, src: Tensor) -> Tensor:
         """The last element that goes to each place, else what is there."""
         count = self.hits.extents[-1]
@@ -103,11 +107,14 @@ class _Places:
         return found.all(-1) if found.dtype.is_bool else found.prod(-1, dtype=found.dtype)
 
     def added(self, src: Tensor) -> Tensor:
-        x = where(self.hits, self.elements(src), zeros_like(self.elements(src)))
-        return x.any(-1) if x.dtype.is_bool else x.sum(-1, dtype=x.dtype)
+        return self.folded(src, "sum", 0)
+
+    def folded(self, src: Tensor, how: str, nothing: Scalar) -> Tensor:
+        """The sum or the maximum of what goes to each place, `nothing` of nothing."""
+        return _folded(where(self.hits, self.elements(src), _as(self.input, nothing)), how)
 
     def reduced(self, src: Tensor, how: str, include_self: bool) -> Tensor:
-        x, hits = self.input, self.hits
+        x = self.input
         touched = self.touched()
         if how in ("sum", "mean"):
             base = x if include_self else where(touched, zeros_like(x), x)
@@ -117,17 +124,38 @@ class _Places:
             count = self.count() + (1 if include_self else 0)
             count = count.clamp(min=1).type_as(x)
             return total / count if x.dtype.is_float else total // count
-        fill: Scalar = x.dtype.lowest if how == "amax" else _highest(x)
         if how == "prod":
             found = self.multiplied(src)
             joint = x & found if x.dtype.is_bool else x * found
         elif how == "amax":
-            found = where(hits, self.elements(src), _as(x, fill)).amax(-1)
+            found = self.folded(src, how, x.dtype.lowest)
             joint = x | found if x.dtype.is_bool else x.maximum(found)
-        else:
-            found = where(hits, self.elements(src), _as(x, fill)).amin(-1)
+        else:  # a condition on terms bounds a loop if they are neutral where it fails: of a maximum the least
+            found = _turned(self.folded(_turned(src.to(x.dtype)), "amax", x.dtype.lowest))
             joint = x & found if x.dtype.is_bool else x.minimum(found)
         return where(touched, joint if include_self else found, x)
+
+
+# Elements of a part: long runs are folded in parts first, which runs share alike. Fewer than so many parts are none.
+PART, PARTS = 256, 64
+
+
+def _folded(x: Tensor, how: str) -> Tensor:
+    """Of the last axis."""
+    if how == "sum":
+        return x.any(-1) if x.dtype.is_bool else x.sum(-1, dtype=x.dtype)
+    return x.amax(-1)
+
+
+def _joint(a: Tensor, b: Tensor, how: str) -> Tensor:
+    if a.dtype.is_bool:
+        return a | b
+    return a + b if how == "sum" else a.maximum(b)
+
+
+def _turned(x: Tensor) -> Tensor:
+    """What is the greater, the less it was."""
+    return -x if x.dtype.is_float else ~x
 
 
 class _Groups(_Places):
@@ -137,10 +165,7 @@ class _Groups(_Places):
         """Whether each number in the order of places is one of those that each place has."""
         count, n = self.input.extents[self.d], at.extents[-1]
         self.index = _narrowed(at)
-        rows = self.index.extents[:-1]
-        several = [e for e in rows if e != 1]
-        groups = at.of(native.groups(self.index.reshape(*several, n).edge, count))
-        groups = groups.reshape(*rows, count + 1 + n)
+        groups = self.rows_of(native.groups, count)
         self.order = groups.narrow(-1, count + 1, n)  # (.., elements)
         self.first = groups.narrow(-1, 0, count)  # (.., places)
         self.end = groups.narrow(-1, 1, count)
@@ -148,9 +173,72 @@ class _Groups(_Places):
         first, end = (e.unsqueeze(-1).movedim(-2, self.d) for e in (self.first, self.end))
         return (number >= first) & (number < end)
 
+    def rows_of(self, kernel: Callable[[Edge, Ix], Edge], count: Ix) -> Tensor:
+        """What a native kernel gives of the rows of indices."""
+        *rows, n = self.index.extents
+        several = [e for e in rows if e != 1]
+        found = self.index.of(kernel(self.index.reshape(*several, n).edge, count))
+        return found.reshape(*rows, found.extents[-1])
+
     def elements(self, src: Tensor) -> Tensor:
         """Those of one place side by side."""
         return _at(self.written(src), self.order).unsqueeze(self.d)
+
+    def added(self, src: Tensor) -> Tensor:
+        """Of what is the same for all elements nothing is read."""
+        if src.dtype.is_bool or not _is_same(src, self.d):
+            return super().added(src)
+        value, sizes = self.written(src).narrow(-1, 0, 1).movedim(-1, self.d), self.sizes()
+        return where(sizes > 0, sizes.type_as(value) * value, _as(value, 0))  # not 0 * inf
+
+    def sizes(self) -> Tensor:
+        """How many elements go to each place, where nothing else of them counts."""
+        starts = self.rows_of(native.starts, self.input.extents[self.d])
+        count = self.input.extents[self.d]
+        return (starts.narrow(-1, 1, count) - starts.narrow(-1, 0, count)).movedim(-1, self.d)
+
+    def folded(self, src: Tensor, how: str, nothing: Scalar) -> Tensor:
+        if _most(self.order.extents[-1]) < PART * PARTS:
+            return super().folded(src, how, nothing)
+        written, count = self.written(src), self.order.extents[-1]
+        return self.of_runs(lambda at: _at(written, _at(self.order, at)), count, 1, how, nothing)
+
+    def of_runs(
+        self, at: Callable[[Tensor], Tensor], count: Ix, unit: int, how: str, nothing: Scalar
+    ) -> Tensor:
+        """What the elements of each run come to: `count`, each for `unit` of those that are written.
+
+        Parts that lie in one run are folded first, of others nothing. A run is what is ahead of its parts,
+        these, and what is behind them. So no run is folded one element after the other, however long it is.
+        """
+        neutral, part = _as(self.input, nothing), unit * PART
+        first, end = (e.unsqueeze(-1).movedim(-2, self.d) for e in (self.first, self.end))
+        place, elements = counting(self.input, count) * unit, at(counting(self.input, count))
+        inside = (place >= first - first % unit) & (place < end - end % unit)
+        elements = elements.unsqueeze(self.d)
+        if _most(count) < PART * PARTS:
+            return _folded(where(inside, elements, neutral), how)
+        begin = first + (part - first % part) % part
+        behind = inside & (place >= begin) & (place >= end - end % part)
+        ahead = _folded(where(inside & (place < begin), elements, neutral), how)
+        after = _folded(where(behind, elements, neutral), how)
+        parts = self.parts(at, count // PART, unit, how, neutral).movedim(self.d, -1)
+        whole = self.of_runs(lambda p: _at(parts, p), count // PART, part, how, nothing)
+        return _joint(_joint(ahead, whole, how), after, how)
+
+    def parts(
+        self, at: Callable[[Tensor], Tensor], count: Ix, unit: int, how: str, neutral: Tensor
+    ) -> Tensor:
+        """What each part comes to that lies in one run, along `d`."""
+        part, within = counting(self.input, count), counting(self.input, ix(PART))
+        first = part * (PART * unit)
+        owner, last = (
+            _at(self.index, _at(self.order, p)) for p in (first, first + (PART * unit - 1))
+        )
+        length = where(owner == last, PART, 0).unsqueeze(-1).movedim(-2, self.d)
+        elements = at((part.unsqueeze(-1) * PART + within).flatten())
+        elements = elements.reshape(*elements.extents[:-1], count, PART).movedim(-2, self.d)
+        return _folded(where(within < length, elements, neutral), how)
 
     def touched(self) -> Tensor:
         return (self.end > self.first).movedim(-1, self.d)
@@ -185,12 +273,16 @@ class _Groups(_Places):
 
 def _narrowed(x: Tensor) -> Tensor:
     """The tensor with one point of each axis but the last that it does not vary with."""
+    for d in range(x.ndim - 1):
+        x = x.narrow(d, 0, 1) if _is_same(x, d) else x
+    return x
+
+
+def _is_same(x: Tensor, d: int) -> bool:
+    """Whether all along dimension `d` is one element as the view of the tensor says."""
     axes = positions(x.extents)
     at, valid = x.edge.view.at(tuple(map(ix, axes)))
-    varying = frozenset[Axis]().union(*(i.axes for i in at), *(c.axes for c in valid))
-    for d, axis in enumerate(axes[:-1]):
-        x = x if axis in varying else x.narrow(d, 0, 1)
-    return x
+    return axes[d] not in frozenset[Axis]().union(*(i.axes for i in at), *(c.axes for c in valid))
 
 
 def _at(rows: Tensor, places: Tensor) -> Tensor:
@@ -198,10 +290,6 @@ def _at(rows: Tensor, places: Tensor) -> Tensor:
     shape = broadcast_shape("scatter", rows.extents[:-1], places.extents[:-1])
     wide = places.expand(*shape, places.extents[-1])
     return taken(rows.expand(*shape, rows.extents[-1]), wide)
-
-
-def _highest(input: Tensor) -> Scalar:
-    return math.inf if input.dtype.is_float else input.dtype.greatest
 
 
 def _missing(x: Tensor, shape: tuple[Ix, ...]) -> tuple[Ix, ...]:
@@ -359,7 +447,8 @@ def index_reduce(
 
 def counted(index: Tensor, places: Extent) -> Tensor:
     """How many of the indices (n,) name each place below `places`, as i64."""
-    return _places(index.new_zeros(places, dtype=i64), 0, index).count()
+    found = _places(index.new_zeros(places, dtype=i64), 0, index)
+    return found.sizes()
 
 
 # --- by several tensors, and by masks -------------------------------------------------------------

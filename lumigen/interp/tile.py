@@ -48,6 +48,7 @@ from lumigen.tile import (
     ForRows,
     ForTile,
     GroupPlaces,
+    GroupRows,
     Hold,
     Keep,
     Let,
@@ -57,6 +58,7 @@ from lumigen.tile import (
     Multiply,
     Operand,
     Order,
+    OrderRows,
     Pack,
     PackColumns,
     PackRuns,
@@ -69,6 +71,7 @@ from lumigen.tile import (
     Streamed,
     TileProgram,
     Transpose,
+    Transposed,
     When,
     WhenLast,
     WhenSummed,
@@ -200,6 +203,10 @@ class _Task:
                 self.memory[s.dst.name][:] = s.value
             case Order() | GroupPlaces():
                 self.order(s)
+            case GroupRows() | OrderRows():
+                self.rows(s)
+            case Transposed():
+                self.transposed(s)
             case _:
                 self.streamed(s)
 
@@ -281,23 +288,69 @@ class _Task:
             both = np.maximum if s.monoid is Monoid.MAX else np.add
             self.locals[s.into.name] = both(total, value)
 
+    def transposed(self, s: Transposed) -> None:
+        row, column = self.number(s.row_lo), self.number(s.column_lo)
+        rows, columns = (
+            np.arange(row, self.number(s.row_hi)),
+            np.arange(column, self.number(s.column_hi)),
+        )
+        self.axes[s.column] = columns
+        for self.axes[s.row] in map(int, rows):
+            self.run(s.before)
+            for b, _, value in s.tiles:
+                elements = np.broadcast_to(cast(self.value(value), b.dtype), columns.shape)
+                self.tile(b)[self.axes[s.row] - row, : len(columns)] = elements
+        self.axes[s.row] = rows
+        for self.axes[s.column] in map(int, columns):
+            for b, name, _ in s.tiles:
+                elements = self.tile(b)[: len(rows), self.axes[s.column] - column]
+                self.locals[name.name] = _widened(elements)
+            self.run(s.body)
+        del self.axes[s.row], self.axes[s.column]
+
     def order(self, s: Order | GroupPlaces) -> None:
-        count = s.count if isinstance(s, Order) else s.place.extent
-        self.axes[s.place] = np.arange(self.number(count))
-        values = np.broadcast_to(self.value(s.value), np.shape(self.axes[s.place]))
         if isinstance(s, GroupPlaces):
-            places = NATIVE["groups"](values, self.number(s.groups) + 1 + len(values))
-        else:
-            rule = NATIVE["order_descending" if s.descending else "order"]
-            self.axes[s.place] = rule(values, self.number(s.kept))
-            places = np.asarray(self.ix(s.shown))
-            self.axes[s.rank] = np.arange(len(places))
-            self.run(s.elements)
-            del self.axes[s.rank]
-        del self.axes[s.place]
+            size = s.groups + 1 + s.place.extent * int(s.placed)
+            self.whole_row(s, self.element(s.dst, s.at), self.number(size))
+            return
+        self.axes[s.place] = np.arange(self.number(s.count))
+        values = np.broadcast_to(self.value(s.value), np.shape(self.axes[s.place]))
+        rule = NATIVE["order_descending" if s.descending else "order"]
+        self.axes[s.place] = rule(values, self.number(s.kept))
+        places = np.asarray(self.ix(s.shown))
+        self.axes[s.rank] = np.arange(len(places))
+        self.run(s.elements)
+        del self.axes[s.rank], self.axes[s.place]
         self.memory[s.dst.name][
             self.inside(s.dst, self.element(s.dst, s.at) + np.arange(len(places)))
         ] = places
+
+    def rows(self, s: GroupRows | OrderRows) -> None:
+        """By the task that comes last, as nothing before it reads what they make."""
+        drawn = self.memory[s.drawn.name]
+        rows, size = self.number(s.row.extent), s.place.extent
+        drawn[0] = (drawn[0] + 1) % (rows * self.number(s.chunks))
+        if drawn[0] != 0:
+            return
+        if isinstance(s, GroupRows):
+            size = s.groups + 1 + size * int(s.placed)
+        for row in range(rows):
+            self.axes[s.row] = row
+            self.whole_row(s, row * self.number(size), self.number(size))
+        del self.axes[s.row]
+
+    def whole_row(self, s: OrderRows | GroupPlaces | GroupRows, at: int, size: int) -> None:
+        """What a native kernel gives of a row, `size` elements from `at` on."""
+        self.axes[s.place] = np.arange(self.number(s.place.extent))
+        values = np.broadcast_to(self.value(s.value), np.shape(self.axes[s.place]))
+        del self.axes[s.place]
+        if isinstance(s, OrderRows):
+            kernel = "order_descending" if s.descending else "order"
+        else:
+            kernel = "groups" if s.placed else "starts"
+        self.memory[s.dst.name][self.inside(s.dst, at + np.arange(size))] = NATIVE[kernel](
+            values, size
+        )
 
     def scan(self, s: ScanLanes) -> None:
         """One lane after the other."""

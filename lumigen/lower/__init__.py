@@ -2,8 +2,10 @@
 
 from lumigen.lower.canonicalize import canonicalize
 from lumigen.lower.fold import fold
+from lumigen.lower.share import share
 
 GRAPH_PASSES = (
     canonicalize,  # first: whatever follows matches one spelling
     fold,  # what canonicalize's rules have turned into constants
+    share,  # what is the same by then
 )

@@ -24,7 +24,7 @@ from lumigen.lower.devices import Device, Pick, heuristic
 from lumigen.lower.in_place import in_place
 from lumigen.lower.join import join_regions
 from lumigen.lower.join_grids import join_grids
-from lumigen.lower.layout import choose_layouts
+from lumigen.lower.layout import PackedWeights, choose_layouts
 from lumigen.lower.loops import loops_of, step_of
 from lumigen.lower.operand_names import (
     kernel_name,
@@ -197,7 +197,13 @@ class CutUp:
         """The model with the candidates that are picked."""
         of = self.model
         model = _Model(
-            of.device, of.dtype, of.architectures, pick, labels=of.labels, parts=of.parts
+            of.device,
+            of.dtype,
+            of.architectures,
+            pick,
+            labels=of.labels,
+            parts=of.parts,
+            permuted=of.permuted,
         )
         programs = tuple(model.entry(*entry) for entry in self.entries)
         kernels = tuple(replace(k, lines=tuple(model.lines[k.name])) for k in model.kernels)
@@ -265,6 +271,7 @@ class _Model:
     labels: dict[Region, list[tuple[Buffer, str]]] = field(
         default_factory=dict[Region, list[tuple[Buffer, str]]]
     )  # of a canonical region's buffers, what the model calls all that they stand for
+    permuted: PackedWeights = field(default_factory=PackedWeights)
     packed: dict[Buffer, Stored] = field(default_factory=dict[Buffer, Stored])
     parts: dict[Buffer, Part] = field(default_factory=dict[Buffer, Part])
     slices: dict[Buffer, Slice] = field(default_factory=dict[Buffer, Slice])
@@ -290,7 +297,9 @@ class _Model:
         """The regions of an entry; operands of kernels are called after those of all entries."""
         regions = partition(graph, self.skeletons)
         regions = retype_temporaries(regions, self.dtype)
-        regions = self.sliced(choose_layouts(regions))
+        layouts = choose_layouts(regions, self.device.machine.runs)
+        self.permuted |= layouts.packed
+        regions = self.sliced(layouts.regions)
         regions = join_regions(
             tuple(map(unify_axes, regions)),
             self.skeletons.in_loops,
@@ -328,6 +337,7 @@ class _Model:
     def label(self, b: Buffer, labels: Mapping[str, str]) -> str:
         """What the model calls what a buffer holds; empty where it says nothing."""
         held = self.parts[b].weight if b in self.parts else self.whole(b)
+        held = self.permuted[held][0] if held in self.permuted else held
         return labels.get(held.name, "") if held.role is Role.TEMP else held.name
 
     def whole(self, b: Buffer) -> Buffer:
@@ -443,6 +453,7 @@ class _Model:
             if panels is not None:
                 panels = replace(panels, base=part.base + panels.base)
             b = part.weight
+        b, panels = self.permuted.get(b, (b, panels))
         if (b.name, panels) in self.stored:
             return self.stored[b.name, panels]
         stem = "".join(c if c.isalnum() else "_" for c in b.name)
@@ -521,7 +532,8 @@ class _Model:
         for t in program.maps:
             sizes = (t.groups, t.batches, t.lines, t.elements)
             strides = (t.group_stride, t.batch_stride, t.line_stride)
-            arguments.append(MapArg(t.base, *sizes, *strides, t.box_lines))
+            windows = tuple((w.first, w.last, w.step) for w in t.windows or ())
+            arguments.append(MapArg(t.base, *sizes, *strides, t.box_lines, windows))
         return Launch(kernel.name, tuple(arguments), program.tasks, s.lines)
 
     def argument(self, actual: Buffer, place: dict[str, str]) -> Argument:
@@ -539,7 +551,7 @@ class _Model:
                 return WeightArg(self.packed[actual].name)
             part = self.parts.get(actual)
             weight, base = (part.weight, part.base) if part else (actual, 0)
-            return WeightArg(self.stored[weight.name, None].name, base)
+            return WeightArg(self.store_weight(weight, None).name, base)
         if actual.role is Role.STATE:
             return StateArg(actual.name)
         if actual.role is Role.COUNTER:

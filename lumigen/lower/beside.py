@@ -90,11 +90,16 @@ def find_loops_beside(
         if len(plan.root) > 1:
             return None  # a fold of each work tile, which the others have no use for
         sizes = schedule(plan)
-        if sizes.builder != "simt":
+        if sizes.builder not in ("simt", "transposed"):
             return None  # blocks that do not share rows
         each.append((plan, sizes))
     alike = {
-        (sizes.get("width", 0), sizes.get("threads", 0), team_of(plan, sizes, machine))
+        (
+            sizes.builder,
+            sizes.get("width", 0),
+            sizes.get("threads", 0),
+            sizes.get("side", 0) or team_of(plan, sizes, machine),
+        )
         for plan, sizes in each
     }
     return tuple(each) if len(alike) == 1 else None

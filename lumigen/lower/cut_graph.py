@@ -395,7 +395,7 @@ def _range(n: Node) -> tuple[int, int] | None:
     if not isinstance(n.attr, Kernel):
         return None
     most = n.args[0].shape[-1].bounds()[1]
-    return None if most is None else (0, most if n.attr.name == "groups" else most - 1)
+    return None if most is None else (0, most if n.attr.name in ("groups", "starts") else most - 1)
 
 
 @remembered  # rules and passes ask for the same operands again and again

@@ -202,7 +202,7 @@ def shared_reductions(g: CutGraph, skeletons: Skeletons) -> list[Node]:
 
     Where a skeleton folds one of these regions whole, and in the same loop what the others need of it, they read that
     instead. Nor are products stored that take longer to store than to compute again, where all of these regions fold
-    them; what else they share is stored first.
+    them; what else they share is stored first. A product is stored with what is done to it before they part.
     """
     out: dict[Node, None] = {}
     again: dict[Node, tuple[Node, ...]] = {}
@@ -216,7 +216,8 @@ def shared_reductions(g: CutGraph, skeletons: Skeletons) -> list[Node]:
     if not out:
         whole = {r: skeletons.runs_whole(g.region(r)) for roots in again.values() for r in roots}
         out = {n: None for n, roots in again.items() if not all(whole[r] for r in roots)}
-    return [n for n in g.order if n in out]
+    kept = {_with_own_map(g, n) if is_product(g, skeletons, n) else n for n in out}
+    return [n for n in g.order if n in kept]
 
 
 def tables(g: CutGraph, skeletons: Skeletons) -> list[Node]:
@@ -435,9 +436,23 @@ def reductions_after_products(g: CutGraph, skeletons: Skeletons) -> list[Node]:
 
 
 def repeated_values(g: CutGraph, skeletons: Skeletons) -> list[Node]:
-    """Values that loops compute for more points than there are, where that takes longer than to store and read them."""
+    """Values that loops compute for more points than there are, where that takes longer than to store and read them.
+
+    Where no figures say what steps take, products that many more elements are made of: no tile has them then.
+    """
     steps = skeletons.storing.steps
-    return repeated(g, skeletons, steps) if steps is not None else []
+    if steps is not None:
+        return repeated(g, skeletons, steps)
+    out: dict[Node, None] = {}
+    for root in g.roots():
+        beside = [n for n in g.beside(root) if is_product(g, skeletons, n)]
+        many = [
+            n
+            for n in beside
+            if volume_of(root.shape) >= skeletons.storing.table * volume_of(n.shape)
+        ]
+        out.update((_with_map(g, n, root, beside), None) for n in many if n is not root)
+    return list(out)
 
 
 # ---- questions that several rules ask ----
@@ -648,6 +663,26 @@ def _last_whole(g: CutGraph, skeletons: Skeletons, root: Node, inside: list[Node
 def _shown_whole(g: CutGraph, skeletons: Skeletons, n: Node) -> bool:
     """Whether a skeleton runs the node's region as each output shows it."""
     return all(map(skeletons.runs_whole, g.shown_regions(n)))
+
+
+def _with_own_map(g: CutGraph, n: Node) -> Node:
+    """The last value, no larger than a product, through which all read it that do."""
+    last, shown, size = n, {e.node for e in g.showing()}, volume_of(n.shape)
+    waiting = set(g.users[n])  # for what is made of it so far
+    for m in g.order[g.order.index(n) + 1 :]:
+        if last in shown or not waiting:
+            break
+        if m not in waiting:
+            continue
+        if m.op in MONOIDS or m.op is Op.NATIVE or volume_of(m.shape) > size or m in g.cut:
+            break
+        waiting.remove(m)
+        if not waiting and m.dtype is n.dtype:
+            last = m
+        elif m in shown:
+            break
+        waiting |= set(g.users[m])
+    return last
 
 
 def _with_map(

@@ -7,14 +7,24 @@ stores in the order in which the consumer reads.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import permutations
+from math import prod
 
 from lumigen.index import Axis, Ix, Quotient, Remainder, ix
+from lumigen.lower.innermost import innermost, reads_of_copies
+from lumigen.lower.padded import pad_runs
+from lumigen.lower.parted import split_reduced
+from lumigen.lower.scope import address
+from lumigen.lower.statistics import reduces_pieces, store_statistics
+from lumigen.machine import CopiedRuns
+from lumigen.program import Panels
 from lumigen.region import (
     Buffer,
     Expr,
     Read,
+    Reduce,
     Region,
     Role,
     Store,
@@ -28,7 +38,22 @@ from lumigen.view import Shape
 MAX_RANK = 5  # beyond it all orders are too many to try; such a temporary keeps its own
 
 
-def choose_layouts(regions: tuple[Region, ...]) -> tuple[Region, ...]:
+# weights in another order than their files': what they are, and how they are packed
+PackedWeights = dict[Buffer, tuple[Buffer, Panels]]
+
+
+@dataclass(frozen=True)
+class Layouts:
+    """Regions over tensors in their new orders, among which are weights."""
+
+    regions: tuple[Region, ...]
+    packed: PackedWeights
+
+
+def choose_layouts(regions: tuple[Region, ...], runs: CopiedRuns | None) -> Layouts:
+    """The regions with an order for each temporary; what products read through windows lies in `runs`."""
+    if runs is not None:
+        regions = _before(*pad_runs(regions, runs))
     reads: dict[Buffer, list[_Use]] = {}
     for region in regions:
         for s in region.stores:
@@ -41,7 +66,66 @@ def choose_layouts(regions: tuple[Region, ...]) -> tuple[Region, ...]:
     fixed = fixed.union(*(r.buffers() for r in regions if r.native))  # whole rows
     orders = {b: _best_order(b, found) for b, found in reads.items() if b not in fixed}
     moved = {b: o for b, o in orders.items() if o != tuple(range(len(b.dims)))}
-    return tuple(_apply(r, moved) for r in regions) if moved else regions
+    inner: dict[Buffer, tuple[int, ...]] = {}
+    if runs is not None:
+        inner = innermost(tuple(map(split_reduced, regions)), runs, fixed | _others(regions))
+    moved |= inner
+    turned = {b: _permuted(b, o) for b, o in moved.items()}
+    copies = tuple(_copy(b, turned[b], moved[b]) for b in moved if b.role is Role.INPUT)
+    packed = {turned[b]: (b, _panels(b, o)) for b, o in moved.items() if b.role is Role.WEIGHT}
+    applied = tuple(_apply(r, moved, turned, runs) for r in regions) if moved else regions
+    images = frozenset(turned[b] for b in inner if b.role is not Role.WEIGHT)
+    if runs is not None:
+        applied = tuple(x for r in applied for x in _in_rows(r, images))
+    return Layouts(_before(applied, copies), packed)
+
+
+def _in_rows(region: Region, images: frozenset[Buffer]) -> Iterator[Region]:
+    """The region with what it reduces over rows of images that are no lines of memory stored before."""
+    parted = split_reduced(region) if _has_parts(region) else region
+    pieces = bool(images & {*region.buffers()}) or reduces_pieces(parted)
+    yield from store_statistics(parted) if pieces else (region,)
+
+
+def _has_parts(region: Region) -> bool:
+    """Whether a reduction reads memory at quotients or remainders of its axes."""
+    values = walk(s.value for s in region.stores)
+    reduced = {a for e in values if isinstance(e, Reduce) for a in e.axes}
+    flat = (address(e.source, e.at) for e in values if isinstance(e, Read))
+    parted = (a for at in flat for a in at.atoms() if isinstance(a, Quotient | Remainder))
+    return any(a.numerator.axes & reduced for a in parted)
+
+
+def _others(regions: tuple[Region, ...]) -> frozenset[Buffer]:
+    """What keeps its order, and is not copied: what a caller or a context has, and what loops read in steps."""
+    own = (Role.TEMP, Role.INPUT, Role.WEIGHT)
+    found = {b for r in regions for b in r.buffers() if b.role not in own}
+    return frozenset(found.union(*(r.reads() for r in regions if r.steps)))
+
+
+def _copy(b: Buffer, turned: Buffer, order: tuple[int, ...]) -> Region:
+    """What stores an input in another order."""
+    axes = tuple(Axis(f"d{d}", extent) for d, extent in enumerate(b.dims))
+    stored = tuple(axes[d] for d in order)
+    value = read(b, tuple(map(ix, axes)))
+    return Region((Store(turned, stored, tuple(map(ix, stored)), value),))
+
+
+def _panels(b: Buffer, order: tuple[int, ...]) -> Panels:
+    """A weight with one dimension moved to the end: the columns of a panel; those after it are the depth."""
+    d, dims = order[-1], tuple(e.const for e in b.dims)
+    before, own, after = prod(dims[:d]), dims[d], prod(dims[d + 1 :])
+    return Panels(before * own, after, after, 1, width=own)
+
+
+def _before(regions: tuple[Region, ...], copies: tuple[Region, ...]) -> tuple[Region, ...]:
+    """The regions, with each copy before the first that reads it."""
+    out: list[Region] = []
+    left = {s.dst: copy for copy in copies for s in copy.stores}
+    for region in regions:
+        out += (left.pop(b) for b in region.reads() if b in left)
+        out.append(region)
+    return tuple(out)
 
 
 def _looked_up(regions: tuple[Region, ...]) -> frozenset[Buffer]:
@@ -93,16 +177,26 @@ def _cost(dims: Shape, reads: list[_Use], order: tuple[int, ...]) -> tuple[int, 
     return splits, scattered
 
 
-def _apply(region: Region, orders: dict[Buffer, tuple[int, ...]]) -> Region:
-    moved = {b: _permuted(b, o) for b, o in orders.items()}
+def _apply(
+    region: Region,
+    orders: Mapping[Buffer, tuple[int, ...]],
+    turned: Mapping[Buffer, Buffer],
+    runs: CopiedRuns | None,
+) -> Region:
     memo: dict[Expr, Expr] = {}
+    copied = {b for b in orders if b.role is Role.INPUT}
+    taken = reads_of_copies(region, orders, runs) if runs and copied else frozenset[Read]()
 
     def visit(e: Expr) -> Expr:
         if e not in memo:
-            if isinstance(e, Read) and e.source in orders:
+            if (
+                isinstance(e, Read)
+                and e.source in orders
+                and (e.source not in copied or e in taken)
+            ):
                 order = orders[e.source]
                 at = tuple(e.at[d] for d in order)
-                memo[e] = read(moved[e.source], at)
+                memo[e] = read(turned[e.source], at)
             else:
                 memo[e] = rebuild(e, visit, lambda i: i)
         return memo[e]
@@ -114,14 +208,19 @@ def _apply(region: Region, orders: dict[Buffer, tuple[int, ...]]) -> Region:
             order = orders[s.dst]
             at = tuple(s.at[d] for d in order)
             axes = _follow(s.axes, at)
-            stores.append(Store(moved[s.dst], axes, at, value))
+            stores.append(Store(turned[s.dst], axes, at, value))
         else:
             stores.append(Store(s.dst, s.axes, s.at, value))
     return replace(region, stores=tuple(stores))
 
 
 def _permuted(b: Buffer, order: tuple[int, ...]) -> Buffer:
-    return Buffer(b.name, b.role, tuple(b.dims[d] for d in order), b.dtype, b.range)
+    dims = tuple(b.dims[d] for d in order)
+    if b.role is Role.TEMP:
+        return replace(b, dims=dims)
+    role = Role.WEIGHT if b.role is Role.WEIGHT else Role.TEMP
+    name = f"{b.name}_{''.join(map(str, order))}"
+    return Buffer(name, role, dims, b.dtype, b.range)
 
 
 def _follow(axes: tuple[Axis, ...], at: tuple[Ix, ...]) -> tuple[Axis, ...]:

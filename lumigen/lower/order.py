@@ -1,10 +1,10 @@
 """order: the builder of native kernels that sort the places of each row by its elements.
 
-Before: a region whose native kernel is `order`, `order_descending` or `groups`.  After: a tile program in which a task
-sorts one row, all of it or its first places, or groups it; or in which teams each select the first of a row that they
-hold in registers. A row of which a few are wanted and that is longer is in parts: a first kernel selects those of each
-part, the next one of these. If a device cannot select the first places of so long a row, a first kernel sorts whole
-rows and a second one copies the first places.
+Before: a region whose native kernel is `order`, `order_descending`, `groups` or `starts`.  After: a tile program in
+which a task sorts one row, all of it or its first places, or groups it; or in which all tasks order or group long rows
+together; or in which teams each select the first of a row that they hold in registers. A row of which a few are wanted
+and that is longer is in parts: a first kernel selects those of each part, the next one of these. If a device cannot
+select the first places of so long a row, a first kernel sorts whole rows and a second one copies the first places.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, Ix, ceildiv, extent_of, floordiv, ix, lookup, minimum
 from lumigen.lower.built import Built, check
 from lumigen.lower.of_places import element_of
+from lumigen.lower.radix import GROUPING, groups_of, rows_together
 from lumigen.lower.scope import Names, Scope
 from lumigen.lower.simt import dims_of
 from lumigen.machine import Gpu
@@ -44,7 +45,7 @@ PartOf = Callable[
     [Ix, Ix], int
 ]  # elements of a part of rows so long, of which so many are kept; 0: they are no parts
 SITES = ("threads",)
-SITES_OF_TEAMS = ("threads", "team", "held")
+SITES_OF_TEAMS = ("threads", "team", "held", "blocks")
 LANES = 4  # that the device's headers are told of, and no statement uses
 
 
@@ -84,7 +85,7 @@ def plan_order(
         raise LoweringFailed(step="order", what=f"no native kernel {region.native} of {store.dst}")
     length, kept = source.dims[-1], store.dst.dims[-1]
     row = _Ordered.whole(store.axes[:-1], length)
-    if region.native == "groups" or length is kept:
+    if region.native in GROUPING or length is kept:
         return RegionPlan(region, (_planned(region, source, row),))
     if part_of(length, kept):
         return _in_parts(region, source, row, part_of)
@@ -165,7 +166,10 @@ def _whole(store: Store, length: Ix) -> Store:
 
 
 def order(plan: KernelPlan, sizes: Schedule, machine: Gpu | None = None) -> Built:
-    """The kernel of a plan of one native kernel; NotRealised where it has other steps."""
+    """The kernel of a plan of one native kernel; NotRealised where it has other steps.
+
+    Site `blocks`: so many share all rows, 0 if each row is one task's.
+    """
     check(sizes, SITES_OF_TEAMS if "team" in dict(sizes.tile) else SITES)
     (grid,) = plan.root
     if len(grid.body) != 1 or not isinstance(step := grid.body[0], Native) or grid.where:
@@ -173,6 +177,10 @@ def order(plan: KernelPlan, sizes: Schedule, machine: Gpu | None = None) -> Buil
     if grid.axes != step.store.axes[:-1]:
         raise NotRealised("a native kernel has whole rows")
     team, held = sizes.get("team", 1), sizes.get("held", 0)
+    if sizes.get("blocks", 0):
+        if machine is None or (team, held, sizes["threads"]) != (1, 0, machine.teams.threads):
+            raise NotRealised(f"blocks share rows with teams of {team} that hold {held}")
+        return rows_together(plan.region, step, sizes, machine.radix)
     if held:
         _check_held(step, sizes, machine)
     elif (
@@ -198,7 +206,7 @@ def order(plan: KernelPlan, sizes: Schedule, machine: Gpu | None = None) -> Buil
         last = minimum(first + teams, row.extent)
         top.stmts.append(For(row, first, last, False, tuple(inner.stmts), dealt=True))
     program = TileProgram(
-        "groups" if step.kernel == "groups" else "order",
+        "groups" if step.kernel in GROUPING else "order",
         plan.region.buffers(),
         dims_of(plan.region),
         task,
@@ -217,9 +225,9 @@ def _statement(step: Native, held: int) -> Order | GroupPlaces:
     store = step.store
     last = store.axes[-1]
     start = tuple(i.substitute({last: ix(0)}) for i in store.at)
-    if step.kernel == "groups":
-        groups = last.extent - step.place.extent - 1
-        return GroupPlaces(store.dst, start, groups, step.place, step.key)
+    if step.kernel in GROUPING:
+        groups, placed = groups_of(step, step.place.extent), step.kernel == "groups"
+        return GroupPlaces(store.dst, start, groups, step.place, step.key, placed)
     descending = step.kernel == "order_descending"
     rank = Axis("rank", last.extent)
     at = {last: ix(rank)}
@@ -246,7 +254,7 @@ def _check_held(step: Native, sizes: Schedule, machine: Gpu | None) -> None:
     """NotRealised where a team does not hold a row, or takes fewer of its elements than are wanted."""
     team, held = sizes["team"], sizes["held"]
     selection = None if machine is None else machine.selection
-    if machine is None or selection is None or step.kernel == "groups":
+    if machine is None or selection is None or step.kernel in GROUPING:
         raise NotRealised("a row is in memory")
     most = {machine.teams.warp: selection.by_warp, sizes["threads"]: selection.by_block}.get(
         team, 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from lumigen.dtype import i32
 from lumigen.index import ix
@@ -21,6 +22,7 @@ from lumigen.lower.beside import (
 from lumigen.lower.block_fold import find_foldable, parts_of_rows
 from lumigen.lower.cascade import find_cascade
 from lumigen.lower.contract import Columns, Contraction, Products, find_products
+from lumigen.lower.depth import along_memory
 from lumigen.lower.factors import split_reductions
 from lumigen.lower.implicit import has_windows, rows_packed_before, rows_place
 from lumigen.lower.nested import nested
@@ -35,6 +37,7 @@ from lumigen.lower.schedule_plan import (
     parts_of_blocks,
     parts_of_threads,
     schedule_of_panels,
+    schedule_of_teams,
     schedule_of_tiles,
     schedule_of_windows,
 )
@@ -227,9 +230,10 @@ def candidates_of_blocks(
     yield from _block_folds(region, schedule, machine, deep=False)
     grids = find_blocks_beside(region) if others else None
     if grids is not None:
+        grids, meaning = along_memory(grids, region)
         each = [c for p in grids for c in p.each]
         parts = fastest(each, multiplied_in(each[0].rows, each[0].columns), machine)
-        plan = RegionPlan(region, (plan_beside(region, grids, machine, alone=True),))
+        plan = RegionPlan(region, (plan_beside(meaning, grids, machine, alone=True),))
         yield Candidate(plan, (Schedule("side_by_side", (), parts=parts),))
     loops = find_loops_beside(region, schedule, machine) if others else None
     if loops is not None:
@@ -240,15 +244,22 @@ def candidates_of_blocks(
         yield Candidate(plan, (Schedule("side_by_side", (), parts=parts),))
     products = None if others else find_products(store)
     if products is not None and (len(products.each) == 1 or flat_pair(products)):
-        plan = RegionPlan(region, (products.plan(region, machine, alone=True),))
+        (ordered,), meaning = along_memory((products,), region)
+        plan = RegionPlan(region, (ordered.plan(meaning, machine, alone=True),))
         yield candidate(plan, schedule)
 
 
-def candidates_of_deep_rows(
+def slower_candidates(
     region: Region, schedule: Scheduled, machine: StreamingGpu
 ) -> Iterator[Candidate]:
-    """Folds of the rows of products that are so deep that to store them costs little beside them."""
+    """Folds of the rows of products that are so deep that to store them costs little beside them.
+
+    And maps that gather what is not along what they store, without tiles.
+    """
     yield from _block_folds(region, schedule, machine, deep=True)
+    plan = plan_loops(region, machine)
+    if any(schedule(kernel).builder == "transposed" for kernel in plan.kernels):
+        yield candidate(plan, partial(schedule_of_teams, machine=machine))
 
 
 def _block_folds(

@@ -12,10 +12,23 @@ from dataclasses import replace
 
 from lumigen.dtype import DType, f32
 from lumigen.graph import Edge, Graph, Node, contiguous, edge, rebuild, source, tensor_of
-from lumigen.lower.contractions import product_factors, volume
+from lumigen.lower.contractions import is_plain, product_factors, volume
 from lumigen.lower.places import stored_as
 from lumigen.ops import TRANSCENDENTALS, Op
-from lumigen.region import Buffer, Expr, Prim, Read, Reduce, Region, Role, Scan, Store, read
+from lumigen.region import (
+    Buffer,
+    Expr,
+    Monoid,
+    Prim,
+    Read,
+    Reduce,
+    Region,
+    Role,
+    Scan,
+    Store,
+    read,
+    walk,
+)
 from lumigen.region import rebuild as rebuild_expr
 
 
@@ -77,7 +90,8 @@ def retype_temporaries(regions: tuple[Region, ...], dtype: DType) -> tuple[Regio
     elements read: they have few bytes, and an error in one of them is the same error in a whole row. And for what
     native kernels read, which may tell values apart that the type does not, and for carries, those of a scan too, and
     those that are stored before a loop and in it: they add up over the steps, and a running maximum is compared with
-    the elements that it is one of, which other regions compute anew.
+    the elements that it is one of, which other regions compute anew. What is reduced over windows is an image again:
+    its sums are rounded as others are, and a maximum of elements of the type is one of them.
     """
     exact = {b for r in regions if r.native for b in r.reads()} | tables(regions)
     stores = [s for r in regions for s in r.stores]
@@ -89,7 +103,7 @@ def retype_temporaries(regions: tuple[Region, ...], dtype: DType) -> tuple[Regio
         and s.dst.dtype is f32
         and s.dst not in exact
         and times[s.dst] == 1
-        and not is_statistic(s.value)
+        and (not is_statistic(s.value) or _is_image(s, dtype))
     }
     if dtype is f32 or not narrowed:
         return regions
@@ -114,6 +128,17 @@ def is_statistic(value: Expr) -> bool:
     """Whether the value is a scan, or a reduction and no product of matrices."""
     is_reduction = isinstance(value, Reduce) and product_factors(value, one_row=True) is None
     return is_reduction or isinstance(value, Scan)
+
+
+def _is_image(s: Store, dtype: DType) -> bool:
+    """Whether a store has sums over windows, or maxima over windows of what memory has in the type or will."""
+    r = s.value
+    if not isinstance(r, Reduce):
+        return False
+    reads = [e for e in walk([r.body]) if isinstance(e, Read)]
+    slides = any(i.axes & set(r.axes) and i.axes & set(s.axes) for e in reads for i in e.at)
+    held = all(e.source.dtype is dtype or e.source.role is Role.TEMP for e in reads)
+    return slides and (r.monoid is Monoid.SUM or (is_plain(r.body) and held))
 
 
 def tables(regions: tuple[Region, ...]) -> set[Buffer]:

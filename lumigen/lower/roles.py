@@ -24,6 +24,7 @@ from lumigen.dtype import bf16, f32
 from lumigen.index import Axis, Ix, ceildiv, extent_of, ix
 from lumigen.lower.built import Built, check
 from lumigen.lower.contract import Contraction, as_operand
+from lumigen.lower.im2col import Pixels, Tapped, find_windows
 from lumigen.lower.mapped import Mapped
 from lumigen.lower.masks import Masks, unmasked_factor
 from lumigen.lower.pipeline import Flat, are_counted, for_tile
@@ -35,9 +36,10 @@ from lumigen.machine import ClusterTile, Copies, StreamingGpu
 from lumigen.plan import KernelPlan, NotRealised
 from lumigen.region import Buffer, Expr, Region, Role, Store
 from lumigen.schedule import Schedule, schedule
-from lumigen.tile import BlockTile, Contract, TensorMap, TileKind, TileProgram
+from lumigen.tile import BlockTile, Contract, TileKind, TileProgram
 
 SITES = ("rows", "columns", "stages", "cluster", "split", "blocks", "turned")
+Operand = Mapped | Pixels | Tapped
 
 
 def sizes_of(t: ClusterTile) -> Schedule:
@@ -52,7 +54,7 @@ class Fetched:
     found: Contraction
     store: Store
     flat: Flat
-    mapped: tuple[Mapped, Mapped]
+    mapped: tuple[Operand, Operand]
 
     def turned(self) -> Fetched:
         """With rows and columns exchanged."""
@@ -83,7 +85,7 @@ def schedules(
     if copies is None:
         return ()
     try:
-        each = tuple(map(_fetched, grids_of(plan)))
+        each = tuple(_fetched(one, copies) for one in grids_of(plan))
     except NotRealised:
         return ()
     if len(each) == 1 and small_tile(each[0].found, each[0].mapped[0].source.dtype, machine):
@@ -91,7 +93,8 @@ def schedules(
     rows_of = each[0].flat.m.extent
     # grids side by side have one form of tile, whose operands lie alike
     forms = {
-        (x.flat.m.extent, *(o.is_deep for o in x.mapped), x.mapped[0].source.dtype) for x in each
+        (x.flat.m.extent, x.mapped[0].source.dtype, *((o.is_deep, type(o)) for o in x.mapped))
+        for x in each
     }
     if len(forms) > 1 or (len(each) > 1 and any(x.masks.both for x in each)):
         return ()
@@ -110,20 +113,26 @@ def schedules(
     return tuple(out)
 
 
-def _fetched(plan: KernelPlan) -> Fetched:
+def _fetched(plan: KernelPlan, copies: Copies) -> Fetched:
     """The product of a plan of one; NotRealised where a tensor copy engine does not fetch its operands."""
     found, store = Contraction.of(plan)
     if not are_counted(found.m_axes, found.n_axes, found.reduce.axes):
         raise NotRealised("a product with more rows, columns or depth than an int counts")
     flat = Flat.of(found)
+    mapped = _mapped(found, flat) or find_windows(found, copies)
+    if mapped is None:
+        raise NotRealised("an operand that a tensor copy engine does not fetch")
+    return Fetched(found, store, flat, mapped)
+
+
+def _mapped(found: Contraction, flat: Flat) -> tuple[Mapped, Mapped] | None:
+    """Both operands, where memory has them in lines and a quotient numbers their batches."""
     rows, columns = map(_fetchable, (flat.rows, flat.columns))
     a = Mapped.of(rows, flat.m, flat.k, found.grid)
     b = Mapped.of(columns, flat.n, flat.k, found.grid)
     if a is None or b is None or a.source.dtype is not b.source.dtype:
-        raise NotRealised("an operand that a tensor copy engine does not fetch")
-    if a.shared() is None or b.shared() is None:
-        raise NotRealised("an operand whose batches no quotient numbers")
-    return Fetched(found, store, flat, (a, b))
+        return None
+    return None if a.shared() is None or b.shared() is None else (a, b)
 
 
 def _fetchable(value: Expr) -> Expr:
@@ -135,11 +144,11 @@ def _fetchable(value: Expr) -> Expr:
 def roles(plan: KernelPlan, sizes: Schedule, machine: StreamingGpu) -> Built:
     """The kernel of a plan of one product of operands that are fetched; NotRealised where it is of another form."""
     check(sizes, SITES)
-    fetched = _fetched(plan)
     copies = machine.copies
     tile = next((t for t in tiles_of(machine) if sizes_of(t) == sizes), None)
     if copies is None or tile is None:
         raise NotRealised("a tile that the device's headers do not have")
+    fetched = _fetched(plan, copies)
     if not _fits(tile, fetched, copies) or (tile.turned and not fetched.can_turn):
         raise NotRealised("a tile that copies of an operand do not divide")
     own = fetched.turned() if tile.turned else fetched
@@ -211,6 +220,7 @@ def _tile(each: Sequence[Fetched], m: int, machine: StreamingGpu) -> ClusterTile
     copies, count = machine.copies, machine.multiprocessors
     assert copies is not None, "asked before"
     plain = [_Sizes.of(x, m) for x in each]
+    walks = any(isinstance(o, Pixels) for x in each for o in x.mapped)
     k = max(x.k for x in plain)
 
     def share(x: Fetched, t: ClusterTile) -> float:
@@ -225,7 +235,8 @@ def _tile(each: Sequence[Fetched], m: int, machine: StreamingGpu) -> ClusterTile
         rounds = -(-tiles // (count * t.blocks // together))
         depth = k // t.split + copies.exchange if t.split > 1 else k * reached
         shared = min(t.blocks, -(-tiles * together // count))  # blocks of a multiprocessor
-        multiplied = rounds * shared * t.rows * t.columns * (depth * 100 / t.rate + copies.leaving)
+        rate = t.rate * (copies.windows.together if walks and t.cluster > 1 else 1.0)
+        multiplied = rounds * shared * t.rows * t.columns * (depth * 100 / rate + copies.leaving)
         down, across = max(x.m for x in products), max(x.n for x in products)
         held = min(t.rows, down) + min(t.columns, across)  # the rest is outside the operands
         in_flight = min(tiles * together, count * t.blocks) * t.stages * copies.box * held
@@ -281,8 +292,8 @@ def _program(region: Region, of: Fetched, sizes: Schedule, machine: StreamingGpu
 
     a, b = of.mapped
     maps = (
-        _map("map_a", a, rows, copies.box),
-        _map("map_b", b, columns // cluster, copies.box),
+        a.map("map_a", rows, copies.box),
+        b.map("map_b", columns // cluster, copies.box),
     )
     acc = Buffer("acc", Role.SCRATCH, (ix(rows * cluster), ix(columns)), f32)
     factors = as_operand(flat.rows, m, k), as_operand(flat.columns, n, k)
@@ -326,10 +337,3 @@ def _width(sizes: Schedule, machine: StreamingGpu) -> int:
     """Neighbours that a thread has at a time: two where no two threads can exchange theirs."""
     alone = sizes["columns"] % (machine.teams.warp * max(1, sizes["split"])) != 0
     return 2 if sizes["turned"] or alone else machine.products.stored
-
-
-def _map(name: str, operand: Mapped, lines: int, box: int) -> TensorMap:
-    shared = operand.shared()
-    assert shared is not None, "asked before"
-    batches, share = shared
-    return operand.boxes(name, lines, box, (batches,), share)

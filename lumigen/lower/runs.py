@@ -19,7 +19,7 @@ def visited(e: Expr, axis: Axis) -> int:
     points = axis.extent.estimate()
     if not isinstance(e, Reduce):
         return points
-    lows, highs = (_read(e, axis, factor) for factor in (1, -1))
+    lows, highs = (_read(e, axis, below) for below in (True, False))
     neighbours = (
         (a, b) for a in lows for b in highs if a.source == b.source and a.at[-1:] != b.at[-1:]
     )
@@ -34,14 +34,17 @@ def terms_of(r: Reduce) -> int:
 
 def vary(r: Reduce, axis: Axis) -> bool:
     """Whether the bounds of a loop of the reduction are read anew for each point of an axis."""
-    return any(axis in _along(a) for k in r.axes for factor in (1, -1) for a in _read(r, k, factor))
+    return any(
+        axis in _along(a) for k in r.axes for below in (True, False) for a in _read(r, k, below)
+    )
 
 
-def _read(r: Reduce, axis: Axis, factor: int) -> list[Lookup]:
-    """The integers that bound a reduced axis from below (1) or from above (-1)."""
+def _read(r: Reduce, axis: Axis, below: bool) -> list[Lookup]:
+    """The integers that bound a reduced axis from below, or from above."""
     out: list[Lookup] = []
     for c in r.where:
-        if c.slack.coefficient(axis) == factor:
+        factor = c.slack.coefficient(axis)
+        if factor is not None and factor.is_const and (factor.const > 0) == below and factor != 0:
             rest = c.slack - ix(axis) * factor
             out += (a for a in rest.atoms() if isinstance(a, Lookup))
     return out

@@ -18,6 +18,7 @@ from lumigen.lower.cascade import Cascade
 from lumigen.lower.contract import Columns, Contraction, Products, find_products, is_paired
 from lumigen.lower.contractions import is_cheap, is_plain
 from lumigen.lower.pipeline import are_counted, multiplied_in
+from lumigen.lower.radix import GROUPING, blocks_of
 from lumigen.lower.row_fold import RowFold
 from lumigen.lower.scope import kernel_reductions
 from lumigen.lower.side_by_side import grids_of
@@ -27,6 +28,7 @@ from lumigen.lower.split_scan import REDUCED
 from lumigen.lower.stream import SITES as STREAM_SITES
 from lumigen.lower.streamable import Streamable
 from lumigen.lower.tile_time import fastest, of_pair
+from lumigen.lower.transposed import schedule_of_transposed
 from lumigen.lower.turns import has_corrections
 from lumigen.lower.widths import width_of
 from lumigen.machine import Gpu, Machine, Processor, StreamingGpu, StreamTile, Teams
@@ -212,10 +214,11 @@ def schedule_of_block(plan: KernelPlan, machine: Gpu) -> Schedule:
                 "scan", {"threads": teams.threads, "width": width_of(plan.region, teams)}
             )
         case _:
-            return _of_teams(plan, machine)
+            tiles = schedule_of_transposed(plan, machine, width_of(plan.region, teams))
+            return schedule_of_teams(plan, machine) if tiles is None else tiles
 
 
-def _of_teams(plan: KernelPlan, machine: Gpu) -> Schedule:
+def schedule_of_teams(plan: KernelPlan, machine: Gpu) -> Schedule:
     """Of vector loops: teams share out rows, or the folds of a stretch of lanes."""
     teams, joined = machine.teams, plan.then is not None
     sizes = {
@@ -242,17 +245,20 @@ def _turn(plan: KernelPlan, teams: Teams) -> int:
 
 
 def _of_native(step: Native, machine: Gpu) -> Schedule:
-    """A team holds a row of which it selects some; what it cannot hold is a block's, in memory."""
+    """A team holds a row of which it selects some; what it cannot hold is a block's, in memory, or that of many."""
     teams, selection = machine.teams, machine.selection
     sizes = {"threads": teams.threads}
     if selection is None:
         return schedule("order", sizes)
     length, kept = step.place.extent, step.store.axes[-1].extent
-    team = 0 if step.kernel == "groups" else _selecting_team(length, kept, machine)
+    team = 0 if step.kernel in GROUPING else _selecting_team(length, kept, machine)
     if not team:
-        return schedule("order", sizes | {"team": 1, "held": 0})
+        (source,) = Region((step.store,)).reads()
+        return schedule(
+            "order", sizes | {"team": 1, "held": 0, "blocks": blocks_of(step, source, machine)}
+        )
     held = -(-(length.bounds()[1] or 0) // team)
-    return schedule("order", sizes | {"team": team, "held": held})
+    return schedule("order", sizes | {"team": team, "held": held, "blocks": 0})
 
 
 def _selecting_team(length: Ix, kept: Ix, machine: Gpu) -> int:
@@ -274,7 +280,7 @@ def selects(region: Region, machine: Gpu) -> bool:
     """Whether teams that hold its rows, or their parts, run a region that orders rows."""
     (source,) = Region(region.stores[:1]).reads()
     length, kept = source.dims[-1], region.stores[0].axes[-1].extent
-    if region.native == "groups":
+    if region.native in GROUPING:
         return False
     return part_of_row(length, kept, machine) > 0 or _selecting_team(length, kept, machine) > 0
 

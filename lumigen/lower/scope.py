@@ -17,6 +17,8 @@ from lumigen.index import (
     Ix,
     IxLike,
     Lookup,
+    ceildiv,
+    floordiv,
     is_less,
     is_nonnegative,
     ix,
@@ -429,13 +431,17 @@ def bounds_of(
     left: list[Cmp] = []
     for c in conditions:
         factor = c.slack.coefficient(axis)
-        rest = c.slack - ix(axis) * factor if factor is not None else None
-        if rest is not None and not is_safe_index(rest):
+        if factor is None or not factor.is_const or factor == 0:
             left.append(c)
-        elif rest is not None and rest.axes <= known and factor == 1:
-            lo = maximum(lo, -rest)
-        elif rest is not None and rest.axes <= known and factor == -1:
-            hi = minimum(hi, rest + 1)
+            continue
+        rest = c.slack - ix(axis) * factor
+        if not is_safe_index(rest):
+            left.append(c)
+        elif rest.axes <= known:
+            if factor.const > 0:
+                lo = maximum(lo, ceildiv(-rest, factor))
+            else:
+                hi = minimum(hi, floordiv(rest, -factor) + 1)
         else:
             left.append(c)
     return lo, hi, left

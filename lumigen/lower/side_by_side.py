@@ -34,7 +34,9 @@ from lumigen.tile import (
     Stmt,
     TensorMap,
     TileProgram,
+    Transposed,
     When,
+    Window,
 )
 
 Builders = Mapping[str, Callable[[KernelPlan, Schedule], Built]]
@@ -228,7 +230,12 @@ class _Merge:
                 for f in fields(own)
                 if isinstance(v := getattr(own, f.name), Ix)
             }
-            moved = replace(own, source=names.buffers.get(own.source, own.source), **index)
+            windows = own.windows and (
+                _renamed(own.windows[0], names),
+                _renamed(own.windows[1], names),
+            )
+            source = names.buffers.get(own.source, own.source)
+            moved = replace(own, source=source, windows=windows, **index)
             same = (t.name for t in self.maps if replace(t, name=own.name) == moved)
             name = next(same, None)
             if name is None:
@@ -245,6 +252,10 @@ class _Merge:
         return out
 
 
+def _renamed(w: Window, names: Renames) -> Window:
+    return replace(w, points=names.index(w.points), taps=names.index(w.taps))
+
+
 def _named(program: TileProgram) -> Iterator[str]:
     """The names that statements give to values."""
     for s in program.statements():
@@ -253,6 +264,8 @@ def _named(program: TileProgram) -> Iterator[str]:
                 yield s.name.name
             case ForTile():
                 yield from (x.name for x, _ in ((s.value, s.acc), *s.more, *s.rows))
+            case Transposed():
+                yield from (name.name for _, name, _ in s.tiles)
             case ScanLanes():
                 yield from (x.name for x in (s.name, s.left, s.right))
             case _:

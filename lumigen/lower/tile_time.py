@@ -99,7 +99,8 @@ def fastest(found: Sequence[Contraction], element: DType, machine: Gpu) -> tuple
         added = times.added * parts * min(t.rows, m) * t.columns if parts > 1 else 0
         return max(multiplied, fetched) + (full + (rest > 0)) * times.beginning + added
 
-    tiles, widest = tiles_of(element, machine), max(columns)
+    tiles = tiles_of(element, machine)
+    widest = max(*columns, min(t.columns for t in tiles) // 2 + 1)  # fewer have the narrowest
     fitting = [t for t in tiles if t.rows < 2 * m and t.columns < 2 * widest] or tiles[-1:]
     most = ((t, _most_parts(t, all_tiles(t), k, machine)) for t in fitting)
     choices = [(t, p) for t, last in most for p in range(1, last + 1)]

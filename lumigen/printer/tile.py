@@ -37,6 +37,7 @@ from lumigen.tile import (
     ForRows,
     ForTile,
     GroupPlaces,
+    GroupRows,
     Hold,
     Keep,
     Let,
@@ -46,6 +47,7 @@ from lumigen.tile import (
     Multiply,
     Operand,
     Order,
+    OrderRows,
     Pack,
     PackColumns,
     PackRuns,
@@ -59,9 +61,11 @@ from lumigen.tile import (
     TensorMap,
     TileProgram,
     Transpose,
+    Transposed,
     When,
     WhenLast,
     WhenSummed,
+    Window,
 )
 
 SIGNS = {Op.ADD: "+", Op.MUL: "*", Op.MOD: "%", Op.LESS_THAN: "<"}
@@ -123,6 +127,9 @@ def _prim(e: Prim) -> str:
 def _statements(body: Iterable[Stmt]) -> Iterator[str]:
     for s in body:
         yield _statement(s)
+        if isinstance(s, Transposed):
+            yield from (f"  {line}" for line in _statements(s.before))
+            yield "then"
         if isinstance(s, LOOPS):
             yield from (f"  {line}" for line in _statements(s.body))
         if isinstance(s, When):
@@ -219,7 +226,18 @@ def _matrix(s: Stmt) -> str:
             return f"{s.dst}{_at(s.at)} ={shown} first {s.kept} of {where} {by}{also}"
         case GroupPlaces():
             where = f"{s.place} in 0 .. {s.place.extent}"
-            return f"{s.dst}{_at(s.at)} = {s.groups} groups of {where} by {show_expr(s.value)}"
+            what = f"{'' if s.placed else 'starts of '}{s.groups} groups"
+            return f"{s.dst}{_at(s.at)} = {what} of {where} by {show_expr(s.value)}"
+        case GroupRows():
+            where = f"{s.row} in 0 .. {s.row.extent}, {s.place} in 0 .. {s.place.extent}"
+            how = f"{s.chunks} chunks, {', '.join(map(str, s.shared))}"
+            what = f"{'' if s.placed else 'starts of '}{s.groups} groups"
+            return f"{s.dst} = {what} of {where} by {show_expr(s.value)} in {how}"
+        case OrderRows():
+            way = " from the greatest on" if s.descending else ""
+            where = f"{s.row} in 0 .. {s.row.extent}, {s.place} in 0 .. {s.place.extent}"
+            how = f"{s.chunks} chunks, {', '.join(map(str, s.shared))}"
+            return f"{s.dst} = {where} by {s.bits} bits of {show_expr(s.value)}{way} in {how}"
         case Fill():
             return f"fill {s.dst} = {s.value:.9g}"
         case _:
@@ -250,6 +268,13 @@ def _streamed(s: Stmt) -> str:
             place = f"{s.sums}[{s.tile}, {s.part}]"
             counted = f"{s.arrived}[{s.tile}] has counted {s.parts} parts"
             return f"when {counted}, {s.acc} = their sum, {place} the part of this task"
+        case Transposed():
+            made = ", ".join(
+                f"{b} = {show_expr(value)} as {name.name}" for b, name, value in s.tiles
+            )
+            rows = f"{s.row} in {s.row_lo} .. {s.row_hi}"
+            columns = f"{s.column} in {s.column_lo} .. {s.column_hi}"
+            return f"across {made} for {rows}, {columns}"
         case ScaleRows():
             return f"{s.acc} = {s.acc} * rows {s.by}"
         case _:
@@ -296,7 +321,14 @@ def _map(t: TensorMap) -> str:
     strides = _list((t.group_stride, t.batch_stride, t.line_stride))
     shared = f", {t.share} batches share one" if t.share != 1 else ""
     place = f"{_place(t.source, t.base)} [{shape}] strides ({strides})"
-    return f"{t.name} = {place} in boxes of {t.box_lines} lines{shared}"
+    windows = "".join(f", {_window(w)}" for w in t.windows or ())
+    return f"{t.name} = {place} in boxes of {t.box_lines} lines{shared}{windows}"
+
+
+def _window(w: Window) -> str:
+    """`windows of 3, 56 from -1 every 2`."""
+    apart = f" {w.apart} apart" if w.apart != 1 else ""
+    return f"windows of {w.taps}{apart}, {w.points} from {w.first} every {w.step}"
 
 
 def _span(axis: Axis, lo: Ix, hi: Ix) -> str:

@@ -33,6 +33,7 @@ MAX_STEPS = 60  # characters of a list of operations
 NATIVE = {
     "groups": "numbers of rows, grouped by what they hold",
     "order": "places of the elements of rows in order",
+    "starts": "counts of rows below each number",
     "order_descending": "places of the elements of rows in descending order",
 }
 WORDS = {
@@ -41,6 +42,7 @@ WORDS = {
     "products": "product",
     "places": "order",
     "numbers": "groups",
+    "counts": "counts",
 }
 CURVES = {Op.EXP2: "exponentials", Op.LOG2: "logarithms", Op.SIN: "sines"}
 MAX_NAMES = 3

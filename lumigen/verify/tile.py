@@ -12,7 +12,7 @@ from dataclasses import replace
 from lumigen.condition import Cmp
 from lumigen.dtype import computed, f32, i64
 from lumigen.errors import VerifyFailed
-from lumigen.index import ix
+from lumigen.index import is_nonnegative, ix
 from lumigen.region import (
     Buffer,
     Local,
@@ -31,6 +31,7 @@ from lumigen.tile import (
     ForRows,
     ForTile,
     GroupPlaces,
+    GroupRows,
     Hold,
     Keep,
     Let,
@@ -39,6 +40,7 @@ from lumigen.tile import (
     Mma,
     Multiply,
     Order,
+    OrderRows,
     Pack,
     PackColumns,
     PackRuns,
@@ -50,6 +52,7 @@ from lumigen.tile import (
     Stream,
     TileProgram,
     Transpose,
+    Transposed,
     When,
     WhenLast,
     WhenSummed,
@@ -75,6 +78,7 @@ from lumigen.verify.facts import (
     broken_use,
     never,
 )
+from lumigen.verify.native import broken_native
 from lumigen.verify.products import broken_fragments, broken_product
 from lumigen.verify.value import broken_operand, broken_value, is_of_names
 
@@ -140,6 +144,8 @@ def _broken_body(body: Iterable[Stmt], facts: Facts, scope: FactScope) -> Iterat
             if isinstance(s, MapTile):
                 last = replace(inner, locals=inner.locals | _lets(s.body))
                 yield from broken_value(s.result, facts, last, s.n)
+        if isinstance(s, Transposed):
+            yield from _broken_transposed(s, facts, scope)
         if isinstance(s, ScanLanes):
             one = s.lanes if s.lanes in s.left.axes else None
             facts.locals.update({s.left: one, s.right: one, s.name: s.lanes})
@@ -175,6 +181,22 @@ def _broken_body(body: Iterable[Stmt], facts: Facts, scope: FactScope) -> Iterat
             inner = replace(scope, axes=scope.axes | {s.axis}, lanes=lanes, given=given)
             yield from _broken_body(s.body, facts, inner)
         scope = _after(s, facts, scope)
+
+
+def _broken_transposed(s: Transposed, facts: Facts, scope: FactScope) -> Iterator[str]:
+    """The values of its tiles, then what is made of them."""
+    ends = ((s.row, s.row_lo, s.row_hi), (s.column, s.column_lo, s.column_hi))
+    given = scope.given | {c for a, lo, hi in ends for c in (Cmp(ix(a) - lo), Cmp(hi - 1 - a))}
+    first = replace(scope, axes=scope.axes | {s.row, s.column}, lanes=s.column, given=given)
+    yield from _broken_body(s.before, facts, first)
+    within = replace(first, locals=first.locals | _lets(s.before))
+    for tile, name, value in s.tiles:
+        yield from broken_value(value, facts, within, s.column)
+        yield from broken_name(name, facts)
+        facts.written.add(tile)
+    facts.locals.update((name, s.row) for _, name, _ in s.tiles)
+    names = first.locals | {name for _, name, _ in s.tiles}
+    yield from _broken_body(s.body, facts, replace(first, lanes=s.row, locals=names))
 
 
 def _named_rows(rows: tuple[tuple[Local, Buffer], ...], facts: Facts) -> frozenset[Local]:
@@ -231,6 +253,8 @@ def _name(s: Stmt) -> str:
             return str(s.axis)
         case MapRows():
             return ", ".join(str(b) for b, _ in s.results)
+        case Transposed():
+            return ", ".join(str(b) for b, _, _ in s.tiles)
         case ForRows():
             return str(s.m)
         case When():
@@ -287,8 +311,11 @@ def _broken_statement(s: Stmt, facts: Facts, scope: FactScope) -> Iterator[str]:
             yield from _broken_accumulate(s, facts, scope)
         case StoreTile():
             yield from _broken_store(s, facts, scope)
-        case Order() | GroupPlaces():
-            yield from _broken_order(s, facts, scope)
+        case Order() | GroupPlaces() | OrderRows() | GroupRows():
+            is_order = isinstance(s, Order)
+            yield from (
+                _broken_order(s, facts, scope) if is_order else broken_native(s, facts, scope)
+            )
         case _:
             yield from _broken_matrix(s, facts, scope)
 
@@ -327,6 +354,20 @@ def _broken_matrix(s: Stmt, facts: Facts, scope: FactScope) -> Iterator[str]:
             yield from broken_size(s.dst, (s.hi - s.lo) * s.k_hi, scope)
         case PackRuns():
             yield from broken_runs(s, facts, scope)
+        case Transposed():
+            ends = (s.row_lo, s.row_hi, s.column_lo, s.column_hi)
+            yield from broken_indices(ends, facts, scope)
+            sizes = (s.row_hi - s.row_lo, s.column_hi - s.column_lo)
+            for tile, _, _ in s.tiles:
+                yield from broken_use(tile, facts)
+                if tile.role is not Role.SCRATCH or len(tile.dims) != 2:
+                    yield f"{tile} is no tile in scratch"
+                    continue
+                short = any(
+                    not is_nonnegative(d - n) for d, n in zip(tile.dims, sizes, strict=True)
+                )
+                if short:
+                    yield f"{tile} is too small"
         case Transpose():
             yield from broken_tile(s.dst, facts)
             yield from broken_tile(s.src, facts)
@@ -489,22 +530,19 @@ def _broken_store(s: StoreTile, facts: Facts, scope: FactScope) -> Iterator[str]
         yield f"a value of {s.value.dtype} in a buffer of {s.dst.dtype}"
 
 
-def _broken_order(s: Order | GroupPlaces, facts: Facts, scope: FactScope) -> Iterator[str]:
-    counts = (s.kept, s.count) if isinstance(s, Order) else (s.groups,)
+def _broken_order(s: Order, facts: Facts, scope: FactScope) -> Iterator[str]:
+    counts = (s.kept, s.count)
     yield from broken_use(s.dst, facts)
     yield from broken_indices((*s.at, *counts), facts, scope)
     inside = replace(scope, axes=scope.axes | {s.place})
-    if isinstance(s, Order):
-        yield from broken_indices((s.shown,), facts, inside)
-        yield from _broken_body(s.elements, facts, replace(inside, axes=inside.axes | {s.rank}))
-        if s.elements and not s.held:
-            yield "elements of a row that no team holds"
+    yield from broken_indices((s.shown,), facts, inside)
+    yield from _broken_body(s.elements, facts, replace(inside, axes=inside.axes | {s.rank}))
+    if s.elements and not s.held:
+        yield "elements of a row that no team holds"
     if s.place in scope.axes or scope.lanes is not None:
         yield f"{s.place} has a value already, or there are lanes"
     if s.dst.dtype is not i64 or len(s.at) != len(s.dst.dims):
         yield f"places in {s.dst}, of {s.dst.dtype}, at {s.at}"
-    if isinstance(s, Order) and any(never(Cmp(s.place.extent - n), scope.given) for n in counts):
+    if any(never(Cmp(s.place.extent - n), scope.given) for n in counts):
         yield f"{counts} of {s.place.extent} places"
-    if isinstance(s, GroupPlaces) and not s.value.dtype.is_int:
-        yield f"groups are numbered by {s.value.dtype}"
     yield from broken_value(s.value, facts, inside, None)

@@ -6,6 +6,17 @@
 namespace LUMIGEN_NS {
 inline namespace LUMIGEN_ISA {
 
+// out[g] = how many of `count` elements are less than g, for 0 <= g <= groups. key(place) is an integer.
+template <class Key>
+LUMIGEN_INLINE void group_starts(int64_t* out, int64_t groups, int64_t count, const Key& key) {
+  for (int64_t g = 0; g <= groups; ++g) out[g] = 0;
+  for (int64_t place = 0; place < count; ++place) {
+    const int64_t g = static_cast<int64_t>(key(place));
+    if (g < groups) ++out[g < 0 ? 0 : g + 1];
+  }
+  for (int64_t g = 0; g < groups; ++g) out[g + 1] += out[g];
+}
+
 // out[g] = how many of `count` elements are less than g, for 0 <= g <= groups; then the places of all of
 // them: of the groups 0, .., groups - 1 one after the other, what is less ahead of them and what is greater
 // behind them, equal ones by place. key(place) is an integer. Elements are counted, then each takes the next

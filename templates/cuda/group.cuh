@@ -2,8 +2,29 @@
 #pragma once
 
 #include "order.cuh"
+#include "sums.cuh"
 
 namespace LUMIGEN_NS {
+
+// out[g] = how many of `count` elements are less than g, for 0 <= g <= groups. key(place) is an integer.
+template <class Place, class Key>
+LUMIGEN_INLINE void group_starts(int64_t* out, Place groups, Place count, const Key& key) {
+  for (Place g = threadIdx.x; g <= groups; g += kThreads) out[g] = 0;
+  __syncthreads();
+  for (Place place = threadIdx.x; place < count; place += kThreads) {
+    const int64_t g = static_cast<int64_t>(key(place));
+    if (g < groups) atomicAdd(reinterpret_cast<unsigned long long*>(out + (g < 0 ? 0 : g + 1)), 1ull);
+  }
+  __syncthreads();
+  int64_t before = 0;
+  for (Place first = 0; first <= groups; first += kThreads) {
+    const Place g = first + threadIdx.x;
+    int64_t all = 0;
+    const int64_t ahead = sum_ahead(g <= groups ? out[g] : 0, &all);
+    if (g <= groups) out[g] += before + ahead;
+    before += all;
+  }
+}
 
 // out[g] = how many of `count` elements are less than g, for 0 <= g <= groups; then the places of all of
 // them: of the groups 0, .., groups - 1 one after the other, what is less ahead of them and what is greater

@@ -174,8 +174,10 @@ struct Reach {
 
 // Products of all that memory holds. masks.cuh has others.
 struct Unmasked {
+  template <class Product>
   __device__ __forceinline__ Reach reach(const TileAt&, const Product& of) const {
-    return {0, of.extent.depth, 0, of.extent.depth};
+    const int depth = of.steps() * kRingDepth;
+    return {0, depth, 0, depth};
   }
   template <class Tile>
   __device__ __forceinline__ void apply(const typename Tile::Ring&, uint32_t, const Reach&, const TileAt&,
@@ -186,7 +188,7 @@ struct Unmasked {
 // grid is a number of clusters, as many as run at one time or fewer. epilogue(acc, at, stage) is called by
 // the consumers for each tile with its sums; elements outside C are among them. `masks` say which elements of
 // the operands are zero, whatever memory holds.
-template <class Tile, int kProducts, class Epilogue, class Masks = Unmasked>
+template <class Tile, class Product, int kProducts, class Epilogue, class Masks = Unmasked>
 __device__ __forceinline__ void contract_tiles(const Product (&products)[kProducts], void* shared,
                                                const Epilogue& epilogue, const Masks& masks = {}) {
   using Ring = typename Tile::Ring;
@@ -207,7 +209,7 @@ __device__ __forceinline__ void contract_tiles(const Product (&products)[kProduc
   launch_dependents();
   wait_dependencies();
 
-  const Rasters<Tile::kRows * kCluster, Tile::kColumns, kProducts> rasters(products);
+  const Rasters<Tile::kRows * kCluster, Tile::kColumns, Product, kProducts> rasters(products);
   const int first = blockIdx.x / kCluster, stride = gridDim.x / kCluster, count = rasters.count();
   typename Ring::Cursor cursor;
 
@@ -219,16 +221,17 @@ __device__ __forceinline__ void contract_tiles(const Product (&products)[kProduc
         const Product of = chosen(products, at.product);
         const Reach reach = masks.reach(at, of);  // of the cluster: its blocks share columns
         at.row += rank * Tile::kRows;
+        const auto rows = majors_at<typename Tile::PanelA>(of.a, at.row, at.batch);
+        const auto columns = majors_at<typename Tile::PanelB>(of.b, at.column, at.batch, rank);
+        auto depth = of.depth_at(reach.begin / kRingDepth);
         for (int step = 0; step < reach.steps(); step++) {
           ring.wait_empty(cursor);
           ring.expect(cursor.slot);
           const uint32_t full = ring.full(cursor.slot);
-          const int k = reach.at(step);
-          load_panel<typename Tile::PanelA>(ring.template panel<0>(cursor.slot), of.a, full, at.row, k,
-                                            at.batch);
-          load_panel<typename Tile::PanelB>(ring.template panel<1>(cursor.slot), of.b, full, at.column, k,
-                                            at.batch, rank);
+          load_panel<typename Tile::PanelA>(ring.template panel<0>(cursor.slot), of.a, full, rows, depth);
+          load_panel<typename Tile::PanelB>(ring.template panel<1>(cursor.slot), of.b, full, columns, depth);
           cursor.advance();
+          depth.advance();
         }
       }
     }

@@ -134,6 +134,7 @@ BASELINE = Processor(
     ),
     vectors=Vectors(window=8, least=4, divided=16, scanned=32, pieces=64),
     scans=ScanParts(workers=THREADS, least=1 << 15, whole=256, fewest=4),
+    runs=None,
     teams=None,
     pairs=False,
     threads=THREADS,

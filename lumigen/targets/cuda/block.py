@@ -28,6 +28,7 @@ from lumigen.region import (
 )
 from lumigen.targets.cuda.machines import SM_80
 from lumigen.targets.cuda.operands import block_operand, count
+from lumigen.targets.cuda.transposed import tiles_of, transposed_lines
 from lumigen.tile import (
     Bind,
     Contract,
@@ -45,6 +46,7 @@ from lumigen.tile import (
     Stream,
     TileKind,
     TileProgram,
+    Transposed,
     WhenSummed,
     nodes_of,
     reads_memory,
@@ -67,7 +69,7 @@ def narrowed(program: TileProgram) -> frozenset[Buffer]:
 
 def statements_of(program: TileProgram, dims: Mapping[str, str]) -> Statements:
     """What renders the statements of a program; `dims` spells its dims."""
-    is_loops = program.skeleton == "simt"
+    is_loops = program.skeleton in ("transposed", "simt")
     packets = Packets(program.width) if is_loops or is_staged(program) else None
     return Statements(program, dims, DIALECT, counted_in(program), packets)
 
@@ -96,6 +98,8 @@ def block_lines(s: Stmt, of: Statements, r: Renderer) -> Lines:
             return _map_rows(s, spell, r)
         case ForRows():
             return _for_rows(s, spell, r)
+        case Transposed():
+            return transposed_lines(s, of, r)
         case ScaleRows():
             return r.lines(f"scale_rows({_names((s.acc, s.by), r)});")
         case WhenSummed():
@@ -150,6 +154,8 @@ def declarations(program: TileProgram) -> Lines:
 
     Of one that folds rows of products all but those products, which have their place where they are multiplied.
     """
+    if program.skeleton == "transposed":
+        return tiles_of(program)
     streams = [s for s in program.statements() if isinstance(s, Stream)]
     shared = {t.dst for s in streams for t in s.tiles}
     shared |= {products_of(s)[0] for s in streams if s.rows[0].map}

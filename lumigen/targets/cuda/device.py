@@ -16,12 +16,13 @@ from lumigen.lower import (
     simt,
     stream,
     stream_roles,
+    transposed,
 )
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.beside import find_blocks_beside, find_loops_beside
 from lumigen.lower.block_fold import find_foldable
 from lumigen.lower.devices import Device, Special
-from lumigen.lower.plan_region import candidates_of_blocks, candidates_of_deep_rows
+from lumigen.lower.plan_region import candidates_of_blocks, slower_candidates
 from lumigen.lower.schedule_plan import blocks_compute, part_of_row, schedule_of_streaming, selects
 from lumigen.lower.side_by_side import side_by_side
 from lumigen.lower.space import (
@@ -47,7 +48,7 @@ def device_of(machine: StreamingGpu, copying: StreamingGpu) -> Device:
         schedule=partial(schedule_of_streaming, machine=machine),
         builders=_builders(machine, copying),
         runs_whole=partial(_streams, machine),
-        rows_in_one_loop=partial(candidates_of_deep_rows, machine=machine),
+        rows_in_one_loop=partial(slower_candidates, machine=machine),
         keeps=partial(_kept_by_blocks, machine.ordered),
         part_of=partial(part_of_row, machine=machine),
         selects=partial(selects, machine=machine),
@@ -83,6 +84,10 @@ def _builders(machine: StreamingGpu, copying: StreamingGpu) -> dict[str, Builder
         "pipeline": Builder(
             partial(pipeline.pipeline, machine=machine), partial(tiles_of_pipeline, machine=machine)
         ),
+        "transposed": Builder(
+            partial(transposed.transposed, machine=machine),
+            sites({"threads": threads, "width": width, "side": (32, 64)}),
+        ),
         # its operands are brought by a tensor copy engine
         "roles": Builder(
             partial(roles.roles, machine=copying), partial(tiles_of_roles, machine=copying)
@@ -99,7 +104,14 @@ def _builders(machine: StreamingGpu, copying: StreamingGpu) -> dict[str, Builder
         ),
         "order": Builder(
             partial(order.order, machine=machine),
-            sites({"threads": threads, "team": (1, 32, 256), "held": (0, 1, 2, 8, 32)}),
+            sites(
+                {
+                    "threads": threads,
+                    "team": (1, 32, 256),
+                    "held": (0, 1, 2, 8, 32),
+                    "blocks": (0, machine.multiprocessors),
+                }
+            ),
         ),
         "stream": Builder(
             partial(stream.stream, machine=machine), partial(tiles_of_stream, machine=machine)

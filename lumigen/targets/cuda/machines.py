@@ -10,11 +10,13 @@ from dataclasses import replace
 
 from lumigen.machine import (
     ClusterTile,
+    CopiedRuns,
     Copies,
     Division,
     Grain,
     ProductTile,
     ProductTiles,
+    RadixTiles,
     RowFoldTiles,
     ScanParts,
     Selection,
@@ -23,7 +25,9 @@ from lumigen.machine import (
     StreamTile,
     StreamTiles,
     Teams,
+    TransposedTiles,
     Vectors,
+    WindowCopies,
 )
 
 MULTIPROCESSORS = 132
@@ -36,6 +40,8 @@ PRODUCTS = ProductTiles(
         ProductTile(128, 128, 32, 4, 2, 97, warps=(2, 2)),
         ProductTile(64, 128, 64, 4, 2, 89, warps=(2, 2)),
         ProductTile(64, 64, 64, 4, 3, 72, warps=(2, 2)),
+        ProductTile(256, 32, 32, 4, 2, 46, warps=(8, 1)),
+        ProductTile(128, 16, 64, 4, 3, 25, warps=(4, 1)),
         ProductTile(32, 64, 64, 4, 4, 52, warps=(1, 4)),
         ProductTile(16, 64, 128, 4, 2, 35, warps=(1, 4)),
     ),
@@ -132,6 +138,8 @@ TEAMS = Teams(
     blocks=6,
     spare=8,
     addresses=16,
+    idle=8,
+    transposed=TransposedTiles(side=64, least=16, bytes=48 * 1024),
     between=16,
     stretch=32,  # of a line of memory what moves by itself
 )
@@ -168,10 +176,19 @@ SM_80 = StreamingGpu(
     ),
     vectors=Vectors(window=8, least=4, divided=256, scanned=32, pieces=0),
     scans=ScanParts(workers=MULTIPROCESSORS, least=1 << 13, whole=256, fewest=4),
+    runs=CopiedRuns(itemsize=2, bytes=16, scattered=16, across=1),
     teams=TEAMS,
     multiprocessors=MULTIPROCESSORS,
     shared_bytes=99 * 1024,  # of the GPUs for consumers, on which kernels for sm_80 run too
     ordered=2048,
+    radix=RadixTiles(
+        digit=9,
+        tile=2048,
+        placing=4,
+        counting=6,
+        long=1 << 15,
+        longest=1 << 30,
+    ),
     selection=Selection(held=32, by_warp=32, by_block=1024, rows=512),
     products=PRODUCTS,
     streams=STREAMS,
@@ -187,14 +204,16 @@ SM_90A = replace(
             ClusterTile(128, 256, 4, 2, 0, 1, False, 100),
             ClusterTile(128, 224, 4, 2, 0, 1, False, 99),
             ClusterTile(128, 192, 4, 2, 0, 1, False, 97),
+            ClusterTile(128, 160, 5, 2, 0, 1, False, 95),
             ClusterTile(128, 128, 6, 2, 0, 1, False, 92),
             ClusterTile(128, 128, 6, 1, 0, 1, False, 84),
             ClusterTile(64, 256, 4, 1, 0, 1, False, 72),
             ClusterTile(64, 128, 6, 1, 0, 1, False, 60),
+            ClusterTile(128, 64, 8, 1, 0, 1, False, 60),
             ClusterTile(128, 256, 4, 1, 2, 1, False, 100),
             ClusterTile(64, 128, 4, 1, 1, 2, False, 60),
             ClusterTile(64, 96, 10, 1, 2, 1, False, 55),
-            ClusterTile(64, 64, 12, 1, 2, 1, False, 45),
+            *(ClusterTile(64, 64, 12, 1, split, 1, False, 45) for split in (2, 4)),
             ClusterTile(128, 64, 4, 1, 1, 2, True, 55),
             ClusterTile(128, 64, 8, 1, 2, 1, True, 50),
             *(
@@ -230,6 +249,7 @@ SM_90A = replace(
         empty=0.5,
         leaving=170,
         beginning=9e6,
+        windows=WindowCopies(first=128, last=127, apart=255, step=8, channels=32, together=0.85),
         band=2048,
     ),
 )

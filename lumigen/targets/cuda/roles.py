@@ -6,7 +6,7 @@ consumers'.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from lumigen.emit.expression import Renderer
 from lumigen.emit.lines import Lines, joined, used
@@ -63,10 +63,10 @@ def _contract_lines(program: TileProgram, dims: Mapping[str, str]) -> Lines:
     grids = tuple(_grids(program.body))
     statements = statements_of(program, dims)
     r = Renderer(dims, place=statements.place)
-    boxes = (
-        f"const Boxes {_boxes(t.name)} = {{{_map(t)}, {count(r, t.share)}}};" for t in program.maps
-    )
-    products = (f"    {_product(grid, r)}," for grid in grids)
+    boxes = (_operand(t, r) for t in program.maps)
+    products = (f"    {_product(grid, program, r)}," for grid in grids)
+    kinds = [_kind(t) for t in program.maps if t.name in _contract_of(grids[0]).maps]
+    kind = "Product" if "Windows" not in kinds else f"WindowProduct<{', '.join(kinds)}>"
     call, more = (
         ("contract_split", "") if is_split(program) else ("contract_tiles", ", auto& stage")
     )
@@ -77,7 +77,7 @@ def _contract_lines(program: TileProgram, dims: Mapping[str, str]) -> Lines:
     return r.lines(
         *boxes,
         masks,
-        "const Product products[] = {",
+        f"const {kind} products[] = {{",
         *products,
         "};",
         f"{call}<Tile>(products, shared, {function}",
@@ -100,7 +100,32 @@ def _contract_of(grid: tuple[Stmt, ...]) -> Contract:
     return next(s for s in grid if isinstance(s, Contract))
 
 
-def _product(grid: tuple[Stmt, ...], r: Renderer) -> str:
+def _kind(t: TensorMap) -> str:
+    return "Windows" if t.windows else "Boxes"
+
+
+def _operand(t: TensorMap, r: Renderer) -> str:
+    """What a map fetches."""
+    fields = [count(r, t.share)]
+    if t.windows is not None:
+        r.uses.headers.add("windows.cuh")
+        counts = (count(r, w.points) for w in t.windows)
+        fields = [
+            *counts,
+            *(str(getattr(w, f)) for f in ("first", "step", "apart") for w in t.windows),
+        ]
+    return f"const {_kind(t)} {_boxes(t.name)} = {{{', '.join([_map(t), *fields])}}};"
+
+
+def _taps(maps: Sequence[TensorMap], r: Renderer) -> Iterator[str]:
+    """The depth of a product of windows."""
+    for t in maps:
+        if t.windows is not None:
+            sizes = (t.elements, *(w.taps for w in reversed(t.windows)))
+            yield f"Taps{{{', '.join(count(r, i) for i in sizes)}}}"
+
+
+def _product(grid: tuple[Stmt, ...], program: TileProgram, r: Renderer) -> str:
     """Its operands and sizes."""
     contract = _contract_of(grid)
     batch = next(s.axis for s in grid[2:] if isinstance(s, Bind))
@@ -108,7 +133,8 @@ def _product(grid: tuple[Stmt, ...], r: Renderer) -> str:
     band = max(1, SM_90A.copies.band // contract.acc.dims[0].const)
     sizes = (contract.m.extent, contract.n.extent, batch.extent, contract.k.extent)
     extent = ", ".join([*(count(r, i) for i in sizes), str(band)])
-    return f"{{{', '.join(map(_boxes, contract.maps))}, Extent{{{extent}}}}}"
+    taps = _taps([t for t in program.maps if t.name in contract.maps], r)
+    return f"{{{', '.join([*map(_boxes, contract.maps), f'Extent{{{extent}}}', *taps])}}}"
 
 
 def _masks(grid: tuple[Stmt, ...], statements: Statements, r: Renderer) -> Lines:

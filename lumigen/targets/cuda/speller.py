@@ -22,6 +22,7 @@ from lumigen.tile import BlockTile, Contract, Stream, TileKind, TileProgram
 
 THREADS = SM_80.teams.threads  # as the headers have it
 HEADERS = {
+    "transposed": ("transposed.cuh", "index.h", "scalar.h", "simd.h", "turn.h"),
     "cascade": ("cascade.cuh", "index.h", "scalar.h", "simd.h", "turn.h"),
     "cascade_roles": ("cascade_roles.cuh", "index.h", "scalar.h", "simd.h"),
     "groups": ("group.cuh", "index.h", "order.cuh", "scalar.h", "simd.h", "turn.h"),

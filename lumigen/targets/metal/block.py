@@ -181,7 +181,7 @@ def _order(s: Order, r: Renderer) -> Lines:
 
 def _groups(s: GroupPlaces, r: Renderer) -> Lines:
     """The same by groups, ahead of which are the counts of elements below each group."""
-    own, other = _keys(s, r)
+    _, other = _keys(s, r)
     place, groups, count = s.place.name, r.index(s.groups), r.index(s.place.extent)
     out = r.pointer(s.dst, address(s.dst, s.at))
     every = f"for ({r.place} {place} = 0; {place} < {count}; ++{place})"
@@ -191,6 +191,17 @@ def _groups(s: GroupPlaces, r: Renderer) -> Lines:
         f"  {every} count_before += group_of({other}, {groups}) < own_place ? 1 : 0;",
         f"  ({out})[own_place] = count_before;",
         "}",
+        *(_placed(s, r) if s.placed else ()),
+    )
+
+
+def _placed(s: GroupPlaces, r: Renderer) -> list[str]:
+    """The places of each group."""
+    own, other = _keys(s, r)
+    place, groups, count = s.place.name, r.index(s.groups), r.index(s.place.extent)
+    out = r.pointer(s.dst, address(s.dst, s.at))
+    every = f"for ({r.place} {place} = 0; {place} < {count}; ++{place})"
+    return [
         f"for ({r.place} own_place = team_number; own_place < {count}; own_place += kTeams) {{",
         f"  const int64_t own_value = group_of({own}, {groups});",
         f"  {r.place} count_before = 0;",
@@ -200,7 +211,7 @@ def _groups(s: GroupPlaces, r: Renderer) -> Lines:
         "  }",
         f"  ({out})[{groups} + 1 + count_before] = own_place;",
         "}",
-    )
+    ]
 
 
 def _keys(s: Order | GroupPlaces, r: Renderer) -> tuple[str, str]:

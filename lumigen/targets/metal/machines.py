@@ -63,6 +63,8 @@ TEAMS = Teams(
     blocks=8,
     spare=8,
     addresses=16,
+    idle=0,
+    transposed=None,
     between=16,
     stretch=0,
 )
@@ -101,9 +103,11 @@ APPLE7 = Gpu(
         window=8, least=4, divided=256, scanned=NEVER, pieces=0
     ),  # a thread scans a row by itself
     scans=ScanParts(workers=CORES, least=NEVER, whole=256, fewest=4),
+    runs=None,
     teams=TEAMS,
     multiprocessors=CORES,
     shared_bytes=32 * 1024,
+    radix=None,
     ordered=NEVER,  # a row is ordered by counting, however long it is
     selection=None,
     products=PRODUCTS,
