@@ -1,6 +1,6 @@
-// run k00_convolution_simt(x, w_w, out) tasks 24
+// run k00_convolution_simt(x, w_w, out) tasks 18
 #define LUMIGEN_THREADS 32  // of a block
-#define LUMIGEN_TEAM 8  // threads that share a row
+#define LUMIGEN_TEAM 2  // threads that share a row
 #define LUMIGEN_LANES 2  // elements of a Vec
 #include "runtime/index.h"
 #include "runtime/scalar.h"
@@ -17,11 +17,12 @@ __global__ void __launch_bounds__(kThreads)
   const int task = static_cast<int>(blockIdx.x);
   await_turn();
   either_way(is_packed(out), [&](auto packed) {
-    for (int row = 4 * task + team_number(); row < 4 * task + 4; row += kTeams) {
+    for (int row = 16 * (task / 3) + team_number(); row < 16 * (task / 3) + 16; row += kTeams) {
       const int i2 = row % 12;
       const int i1 = row / 12;
       const int i0 = 0;
-      for_lanes(packed, 12, [&](int i3, auto lanes) {
+      for_lanes(packed, 4, [&](int i3_offset, auto lanes) {
+        const int i3 = 4 * (task % 3) + i3_offset;
         Vec acc0 = splat(0.0f);
         for (int k0k1 = 0; k0k1 < 3; ++k0k1) {
           #pragma unroll 8
