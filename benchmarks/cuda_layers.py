@@ -116,6 +116,29 @@ def kernel(*shape: int) -> Input:
     return f16(*shape, scale=math.prod(shape[1:]) ** -0.5)
 
 
+def channels_last(f: ModuleType, x: Any, w: Any, b: Any, **how: Any) -> Any:
+    """A convolution of images and weights whose channels are their last axis."""
+    y = f.conv2d(x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2), b, **how)
+    return f.relu(y).permute(0, 2, 3, 1)
+
+
+def transposed(f: ModuleType, x: Any, w: Any, b: Any) -> Any:
+    y = f.conv_transpose2d(x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2), b, stride=2, padding=1)
+    return y.permute(0, 2, 3, 1)
+
+
+def last(
+    n: int, side: int, channels: int, rows: int, taps: int, *, groups: int = 1, **how: int
+) -> Row:
+    """A convolution of channels-last images, by `taps` a side."""
+
+    def call(f: ModuleType, x: Any, w: Any, b: Any) -> Any:
+        return channels_last(f, x, w, b, groups=groups, **how)
+
+    weights = kernel(rows, taps, taps, channels // groups)
+    return Row(call, (f16(n, side, side, channels), weights, f16(rows)))
+
+
 def over_channels(_: ModuleType, x: Any, w: Any, b: Any) -> Any:
     """The norm of an image's channels, which are its second axis."""
     x = x.float()
@@ -193,6 +216,20 @@ ROWS: dict[str, Row] = {
         lambda f, x, w: f.conv2d(x, w, padding=1, groups=8),
         (f16(32, 128, 28, 28), kernel(128, 16, 3, 3)),
     ),
+    "conv_last_56": last(32, 56, 64, 64, 3, padding=1),
+    "conv_last_28": last(32, 28, 128, 128, 3, padding=1),
+    "conv_last_14": last(32, 14, 256, 256, 3, padding=1),
+    "conv_last_7": last(32, 7, 512, 512, 3, padding=1),
+    "conv_last_one_14": last(1, 14, 256, 256, 3, padding=1),
+    "conv_last_one_7": last(1, 7, 512, 512, 3, padding=1),
+    "conv_last_one_64": last(1, 64, 512, 512, 3, padding=1),
+    "conv_last_two_64": last(2, 64, 320, 320, 3, padding=1),
+    "conv_last_256": last(1, 256, 128, 128, 3, padding=1),
+    "conv_last_stride2": last(32, 56, 128, 128, 3, padding=1, stride=2),
+    "conv_last_1x1_stride2": last(32, 56, 256, 512, 1, stride=2),
+    "conv_last_dilated": last(8, 33, 256, 256, 3, padding=2, dilation=2),
+    "conv_last_grouped": last(32, 28, 256, 256, 3, padding=1, groups=8),
+    "conv_last_transposed": Row(transposed, (f16(8, 32, 32, 128), kernel(128, 4, 4, 64), f16(64))),
     "layer_norm": Row(
         lambda f, x, w, b: f.layer_norm(x, (4096,), w, b),
         (bf16(16384, 4096), bf16(4096), bf16(4096)),
@@ -260,10 +297,29 @@ ROWS: dict[str, Row] = {
     "triangular_product": Row(
         lambda _, a, b: a.tril() @ b, (bf16(4096, 4096, scale=1 / 64), bf16(4096, 4096))
     ),
+    "triangular_both": Row(
+        lambda _, a, b: a.tril() @ b.tril(),
+        (bf16(2048, 2048, scale=1 / 32), bf16(2048, 2048)),
+    ),
+    "band_product": Row(
+        lambda _, a, b: a.tril().triu(-255) @ b,
+        (bf16(8192, 8192, scale=1 / 16), bf16(8192, 1024)),
+    ),
+    "diagonal_product": Row(lambda _, d, x: d.diag() @ x, (bf16(4096), bf16(4096, 4096))),
+    "one_hot_product": Row(
+        lambda f, i, t: f.one_hot(i, 1000).to(t.dtype) @ t, (below(1000, 8192), bf16(1000, 512))
+    ),
+    "products_16": Row(
+        lambda _, a, b: a @ b, (bf16(16384, 16, 16, scale=1 / 4), bf16(16384, 16, 16))
+    ),
     "products_64": Row(
         lambda _, a, b: a @ b, (bf16(4096, 64, 64, scale=1 / 8), bf16(4096, 64, 64))
     ),
     "product_tall": Row(lambda _, x, w: x @ w, (bf16(262144, 256), bf16(256, 16, scale=1 / 16))),
+    "product_tall_32": Row(lambda _, x, w: x @ w, (bf16(1000000, 32), bf16(32, 32, scale=1 / 6))),
+    "product_deep": Row(
+        lambda _, x, w: x @ w, (bf16(256, 262144, scale=1 / 512), bf16(262144, 64))
+    ),
     **of_rows("gate_up", gated, GATE, GATE),
     **of_rows("qkv", projections, weight(4096, 4096), weight(1024, 4096), weight(1024, 4096)),
     **of_rows("rms_norm_linear", normed_linear, bf16(4096), weight(4096, 4096)),

@@ -59,6 +59,7 @@ class Storing:
     row: int  # the longest row of accumulators, and of an inner operand, that stays on the chip
     row_of_weights: int  # the same where one side is weights, which stream past while the other stays in the caches
     row_of_fold: int  # the same of a fold around a product that needs no place for its scores
+    panels: bool  # whether weights lie in panels, and a fold around products of them is planned for that
     steps: (
         Steps | None
     )  # with which repeated values are weighed; none where no figures say that it pays
@@ -224,8 +225,11 @@ class ProductTiles:
     ]  # by matrix instructions: of 16 bits, and of f32 if none are `scalar`
     scalar: tuple[ProductTile, ...]  # of f32, by threads that multiply by themselves
     pair: tuple[ProductTile, ...]  # of two products of the same rows, with so many columns of each
+    small: tuple[tuple[int, ProductTile], ...]  # of 16 bits: for up to so deep a product
+    narrow: int  # columns that a small tile has of a matrix with any number of rows
     stored: int  # neighbours of a row that one thread stores
     most_parts: int
+    long_part: int  # of depth: parts of more than this are divided further
     least_steps: int  # of a part: it should fill its ring
     read: float  # of a byte of the operands, while all that memory gives is used
     read_again: float  # of each byte that a block brings in: it comes from the cache
@@ -254,11 +258,9 @@ class StreamTiles:
     step_of_long: int  # of rows longer than `long`, whose sums fill the registers
     long: int
     slots: int
-    scalar: Mapping[int, tuple[StreamTile, ...]]  # f32: for the longest row, many rows first
+    scalar: Mapping[int, tuple[StreamTile, ...]]  # f32: by longest row, many rows first
     scalar_of_two: Mapping[int, tuple[StreamTile, ...]]  # of two inner products, twice as much
-    few: Mapping[
-        int, StreamTile
-    ]  # of so few rows that one warp has them by itself: for the longest row
+    few: Mapping[int, StreamTile]  # of rows that one warp has by itself: for the longest row
     few_of_floats: Mapping[int, StreamTile]
     widest: int  # of what a warp has in registers for each of its rows: its depth, and its sums
     widest_of_two: int  # where it has those of two inner products
@@ -300,6 +302,18 @@ class ClusterTile(NamedTuple):
 
 
 @dataclass(frozen=True)
+class WindowCopies:
+    """What windows of images a tensor copy engine walks by itself."""
+
+    first: int  # elements that a window may begin before an image
+    last: int  # or behind it
+    apart: int  # elements between the first tap of a window and the last one
+    step: int  # from a window to the next one
+    channels: int  # of a pixel: fewer leave boxes mostly empty
+    together: float  # how fast blocks of a cluster multiply, which wait for each other's windows
+
+
+@dataclass(frozen=True)
 class Copies:
     """A tensor copy engine and warpgroups: tiles that the headers have; times are in products of a multiprocessor."""
 
@@ -321,6 +335,7 @@ class Copies:
     empty: float  # how much slower tiles read that hold next to nothing
     leaving: float  # while an element of the result is on its way out
     beginning: float  # while a block begins and ends
+    windows: WindowCopies
     band: (
         int  # rows that blocks walk down before the next columns: what they read stays in the cache
     )

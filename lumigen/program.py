@@ -234,7 +234,8 @@ class MapArg:
     """A map of the tensor that another argument of the launch points to, from its element `base` on.
 
     The tensor is (groups, batches, lines, elements), its elements contiguous, its strides in elements; a copy moves
-    `box_lines` lines. Where it begins and its strides are multiples of 16 bytes.
+    `box_lines` lines. Where it begins and its strides are multiples of 16 bytes. With `windows` it is (images, rows,
+    columns, channels): of rows and of columns where windows begin, (first, last behind the end, step).
     """
 
     base: Ix
@@ -246,6 +247,7 @@ class MapArg:
     batch_stride: Ix
     line_stride: Ix
     box_lines: int
+    windows: tuple[tuple[int, int, int], ...] = ()
 
     @property
     def numbers(self) -> tuple[Ix, ...]:

@@ -637,7 +637,7 @@ def reduce(
 ) -> Expr:
     """A reduction; conditions that guard its body move into `where`, an indicator of an axis is sifted.
 
-    So is one in the maximum of truth values, which is whether any is true.
+    So is one in the maximum of truth values, which is whether any is true, and one among the factors of a sum's terms.
     """
     if isinstance(body, Choose):
         excluded, asked = body.otherwise, _asked(body.condition)
@@ -646,6 +646,8 @@ def reduce(
             kept = choose(asked[1], body.then, excluded)
             return reduce(monoid, axes, kept, dtype, (*where, *asked[0]))
     asked = _asked(body) if monoid is Monoid.SUM or dtype.is_bool else None
+    if asked is None and monoid is Monoid.SUM:
+        asked = _pinned(body, axes)
     if asked is not None:
         return reduce(monoid, axes, asked[1], dtype, (*where, *asked[0]))
     if any(c.known() is False for c in where):
@@ -680,6 +682,31 @@ def _asked(e: Expr) -> tuple[tuple[Cmp, ...], Expr] | None:
         for condition, rest in (e.args, e.args[::-1]):
             if isinstance(condition, Holds):
                 return condition.conditions, rest
+    return None
+
+
+def _pinned(e: Expr, axes: tuple[Axis, ...]) -> tuple[tuple[Cmp, ...], Expr] | None:
+    """Conditions that leave one point of an axis, if a factor of a product is zero elsewhere, and the product there.
+
+    A term without them counts as zero whatever its other factors are, as it does where a loop leaves it out.
+    """
+    if isinstance(e, Choose) and is_zero(e.otherwise):
+        asked = _asked(e.condition)
+        if asked is not None and any(_sift(a, asked[0]) for a in axes):
+            return asked[0], choose(asked[1], e.then, e.otherwise)
+        return None
+    asked = _asked(e)
+    if asked is not None:
+        return asked if any(_sift(a, asked[0]) for a in axes) else None
+    if isinstance(e, Prim) and e.op in (Op.MUL, Op.CONTIGUOUS) and not e.dtype.is_bool:
+        for i, factor in enumerate(e.args):
+            if (found := _pinned(factor, axes)) is None:
+                continue
+            conditions, inner = found
+            others = (*e.args[:i], *e.args[i + 1 :])
+            if isinstance(inner, Const) and inner.value == 1:
+                return conditions, others[0] if others else const(1, e.dtype)
+            return conditions, prim(e.op, (*e.args[:i], inner, *e.args[i + 1 :]), e.dtype)
     return None
 
 

@@ -288,7 +288,9 @@ class Contract:
 
     acc is a fragment: each thread holds some of its elements in registers. Operands are zero past the extents of
     `m`, `n` and `k`; what is not held in `element` is rounded to it. Each of `more` is a fragment of the same rows by
-    columns of its own. Where a copy engine brings the operands, `maps` names their tensor maps.
+    columns of its own. Where a copy engine brings the operands, `maps` names their tensor maps; `masks` are then the
+    conditions without which an element of A, and one of B, is zero whatever memory holds, and all of them hold for
+    the points of k in `whole`, from the first to the one after the last.
     """
 
     acc: Buffer
@@ -304,6 +306,8 @@ class Contract:
     element: DType
     more: tuple[tuple[Buffer, Operand], ...] = ()
     maps: tuple[str, ...] = ()
+    masks: tuple[tuple[Cmp, ...], ...] = ()
+    whole: tuple[Ix, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -481,11 +485,28 @@ class WhenSummed:
 
 
 @dataclass(frozen=True)
+class Window:
+    """One dimension of images that are read through windows.
+
+    There are `points` of them, `step` elements apart, which begin from `first` on and at most `last` behind the last
+    element of the image. Each has `taps`, which are `apart`.
+    """
+
+    points: Ix
+    first: int
+    last: int
+    step: int
+    taps: Ix
+    apart: int
+
+
+@dataclass(frozen=True)
 class TensorMap:
     """What a tensor copy engine knows of an operand: (groups, batches, lines, elements) of `source` from `base` on.
 
     Elements are contiguous. `share` successive batches of the product read the same one. One copy moves
-    `box_lines` lines.
+    `box_lines` lines. With `windows`, of rows and of columns, the tensor is (images, rows, columns, channels), and a
+    line of the operand is the channels of a window's tap.
     """
 
     name: str
@@ -500,6 +521,7 @@ class TensorMap:
     line_stride: Ix
     share: Ix
     box_lines: int
+    windows: tuple[Window, Window] | None = None
 
 
 @dataclass(frozen=True)

@@ -353,8 +353,8 @@ def test_a_long_stage_is_told_of_now_and_then(
         listener(Progress("write"))
     assert capsys.readouterr().err.splitlines() == [
         "compile",
-        "compile 3/5",
-        "compile 5/5",
+        "compile 3/5 3.cpp",
+        "compile 5/5 5.cpp",
         "write",
     ]
 

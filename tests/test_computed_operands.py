@@ -1,4 +1,7 @@
-"""Products of operands of small cost: dequantised blocks, masks, one-hot rows, computed as they are brought in."""
+"""Products of operands of small cost: dequantised blocks, masks, rows of a table, computed as they are brought in.
+
+Of one-hot and diagonal matrices nothing is multiplied.
+"""
 
 from __future__ import annotations
 
@@ -115,7 +118,6 @@ CASES: dict[str, Case] = {
             "w": matrix(bf16),
         },
     ),
-    "one_hot": (one_hot, {"ids": lg.spec(ROWS, dtype=lg.i64), "w": matrix(bf16)}),
     "gathered": (
         gathered,
         {
@@ -124,6 +126,19 @@ CASES: dict[str, Case] = {
             "more": lg.spec(ROWS, K),
             "w": matrix(f32),
         },
+    ),
+}
+
+
+SIFTED: dict[str, Case] = {
+    "one_hot": (one_hot, {"ids": lg.spec(ROWS, dtype=lg.i64), "w": matrix(bf16)}),
+    "diagonal": (
+        lambda d, x: (lg.eye(K).to(bf16) * d) @ x,
+        {"d": lg.spec(K, dtype=bf16), "x": matrix(bf16)},
+    ),
+    "diagonal_after": (
+        lambda x, d: (x @ d.diag()).relu(),
+        {"x": lg.spec(ROWS, N), "d": lg.spec(N)},
     ),
 }
 
@@ -157,6 +172,15 @@ def test_a_block_computes_an_operand_as_it_comes_in(name: str, rng: np.random.Ge
     assert operands == {True, False}
     half = any(s.dtype.bits == 16 for s in CASES[name][1].values())
     assert (product.element.bits == 16) == half
+
+
+@pytest.mark.parametrize("device", [CPU, CUDA], ids=["cpu", "cuda"])
+@pytest.mark.parametrize("name", SIFTED)
+def test_a_matrix_with_one_element_in_a_row_reads_that(
+    name: str, device: Device, rng: np.random.Generator
+) -> None:
+    (program,) = check(SIFTED[name], device, 19, rng)
+    assert program.skeleton == "simt"
 
 
 def test_what_many_tiles_would_compute_is_stored(rng: np.random.Generator) -> None:

@@ -38,7 +38,7 @@ def test_pipeline_tiles(arch: str, tmp_path: Path) -> None:
 
 
 def test_role_tiles(tmp_path: Path) -> None:
-    no_spills(compile_for("90a", NATIVE / "role_tiles.cu", tmp_path / "tiles.cubin"), 5)
+    no_spills(compile_for("90a", NATIVE / "role_tiles.cu", tmp_path / "tiles.cubin"), 6)
 
 
 @pytest.mark.slow

@@ -39,7 +39,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"program"}),
     frozenset({"interp", "printer", "trail", "verify", "weights"}),
     frozenset({"frontend", "ir", "lower", "passes", "progress"}),
-    frozenset({"emit", "importers", "model_weights"}),
+    frozenset({"emit", "importers", "measuring", "model_weights"}),
     frozenset({"targets"}),
     frozenset({"target"}),
     frozenset({"build", "fast_lane", "kernel_source", "texts"}),

@@ -37,7 +37,7 @@ CASES: dict[str, tuple[Case, tuple[int, int], int]] = {
     "softmax of few rows": (lambda x: x.softmax(-1), (2, 70001), 2),
     "one row": (lambda x: x.logsumexp(-1), (1, 70000), 2),
     "distillation": (distillation, (600, 17000), 2),
-    "label smoothing": (smoothed, (600, 17000), 4),
+    "label smoothing": (smoothed, (600, 17000), 3),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import nvcc
@@ -28,7 +29,7 @@ from small_programs import agree
 from tiles import run_entry
 
 import lumigen as lg
-from lumigen import fast_lane
+from lumigen import fast_lane, nn
 from lumigen.compile import lower_model
 from lumigen.frontend import Traced
 from lumigen.graph import Graph
@@ -181,6 +182,33 @@ def test_blocks_compute_the_graph(name: str, dtype: lg.DType) -> None:
         expected = evaluate(graph, inputs, {})
         for out, value in run_entry(model, inputs, {}).items():
             agree(value, expected[out], f"{name}: {out} of {queries} queries, {keys} keys")
+
+
+def learned_queries(x: lg.Tensor) -> lg.Tensor:
+    q = nn.Parameter(2, 40, 16, name="q", dtype=lg.bf16)
+    return (q @ x.mT).softmax(-1) @ x
+
+
+def learned_keys(x: lg.Tensor) -> lg.Tensor:
+    a, b = (nn.Parameter(*shape, name=n, dtype=lg.bf16) for n, shape in LEARNED.items())
+    return (x @ a).softmax(-1) @ b
+
+
+LEARNED = {"a": (16, 70), "b": (70, 24)}
+
+
+@pytest.mark.parametrize("function", [learned_queries, learned_keys])
+def test_operands_may_be_weights(function: Any, rng: np.random.Generator) -> None:
+    """Blocks read them as they do others; only panels are of weights alone."""
+    graph, model = lowered_for_blocks((function, {"x": lg.spec(2, 50, 16, dtype=lg.bf16)}))
+    (kernel,) = model.kernels
+    assert kernel.schedule is not None
+    assert kernel.schedule.builder == "stream"
+    shapes = {"q": (2, 40, 16), "x": (2, 50, 16), **LEARNED}
+    values = {n: rng.normal(size=s).astype(lg.bf16.numpy) for n, s in shapes.items()}
+    (expected,) = evaluate(graph, values, values).values()
+    (found,) = run_entry(model, {"x": values["x"]}, values).values()
+    agree(found, expected, "with weights")
 
 
 def both(a: lg.Tensor, b: lg.Tensor, c: lg.Tensor, d: lg.Tensor) -> dict[str, lg.Tensor]:

@@ -204,6 +204,17 @@ def test_a_sum_over_an_indicator_reads_one_element() -> None:
     assert out.at[0] is found
 
 
+def test_so_does_one_over_a_product_with_an_indicator() -> None:
+    """Of a matrix in 16 bits that is one where two positions are equal, scaled, times another one."""
+    one = prim(Op.CONTIGUOUS, (equal(j, i),), bf16)
+    scaled_one = prim(Op.CONTIGUOUS, (prim(Op.CONTIGUOUS, (mul(one, load("D", j)),), bf16),), f32)
+    out = total(mul(scaled_one, load("X", j, k)), j)
+    assert not any(isinstance(x, Reduce) for x in walk([out]))
+    x, d = numbers("X", 5, 4).astype(np.float32), np.array([1, 2, 4, -1, 0], np.float32)
+    got = value(out, (i, k), {"X": x, "D": d}, {})
+    np.testing.assert_array_equal(got, [*(x * d[:, None]), [0] * 4])
+
+
 def test_out_of_range_contributes_nothing() -> None:
     ids = buffer("IDS", 6, dtype=i32)
     out = total(mul(equal(j, lookup(ids, (ix(i),))), load("X", j)), j)

@@ -38,6 +38,11 @@ def spec(*shape: Any, dtype: Any = lg.bf16) -> Any:
     return lg.spec(*shape, dtype=dtype)
 
 
+def of_blocks(size: int) -> Any:
+    """(size, 1) numbers of blocks of 40."""
+    return lg.arange(size)[:, None] // 40
+
+
 MAPPED: dict[str, Case] = {
     "columns": (lambda x, w: x @ w, {"x": spec(ROWS, 72), "w": spec(72, 136)}),
     "transposed": (lambda x, w: x @ w.T, {"x": spec(ROWS, 72), "w": spec(65, 72)}),
@@ -92,6 +97,27 @@ MAPPED: dict[str, Case] = {
         lambda x, y: x.transpose(0, 1) @ y.transpose(0, 1).transpose(-1, -2),
         {"x": spec(ROWS, 4, 64), "y": spec(40, 4, 64)},
     ),
+    "triangle": (lambda x, w: x.tril() @ w, {"x": spec(ROWS, 264), "w": spec(264, 136)}),
+    "two_triangles": (
+        lambda x, w: x.tril() @ w.tril(),
+        {"x": spec(200, 264), "w": spec(264, 136)},
+    ),
+    "band": (
+        lambda x, w: x.tril(3).triu(-37) @ w,
+        {"x": spec(2, 200, 264), "w": spec(2, 264, 72)},
+    ),
+    "nothing_but_in_a_corner": (
+        lambda x, w: w @ x.triu(100),
+        {"x": spec(136, 264), "w": spec(40, 136)},
+    ),
+    "blocks": (
+        lambda x, w: lg.where(of_blocks(136) >= of_blocks(136).T, x, 0.0) @ w,
+        {"x": spec(136, 136), "w": spec(136, 72)},
+    ),
+    "ones_below": (
+        lambda x, w: (x * lg.ones(136, 136, dtype=lg.bf16).tril()) @ w,
+        {"x": spec(136, 136), "w": spec(136, 72)},
+    ),
 }
 NOT_MAPPED: dict[str, Case] = {
     "f32": (
@@ -142,6 +168,21 @@ def test_every_kernel_computes_the_graph(name: str, rng: np.random.Generator) ->
     ):  # more than a tile has, of columns or rows
         dims = {ROWS: size, MANY: size, FEW: size, BATCH: 2}
         every_variant_agrees(graph, model, dims, rng, f"{name} at {size}")
+
+
+@pytest.mark.parametrize(
+    ("name", "reach", "whole"),
+    [
+        ("triangle", "0 .. min(264, m0 + 64)", ("0", "min(264, m0 + 1)")),
+        ("two_triangles", "64*((n0)//64) .. m0 + 64", ("n0 + 127", "m0 + 1")),
+    ],
+)
+def test_a_tile_adds_up_what_masks_leave(name: str, reach: str, whole: tuple[str, str]) -> None:
+    _, model = lowered(MAPPED[name], "sm_90a")
+    for kernel in roles_of(model):  # of tiles of 64 rows and 128 columns
+        (contract,) = (s for s in kernel.program.statements() if isinstance(s, Contract))
+        assert f"{contract.k_lo} .. {contract.k_hi}" == reach
+        assert tuple(map(str, contract.whole)) == whole
 
 
 @pytest.mark.parametrize("name", NOT_MAPPED)
@@ -217,7 +258,7 @@ def test_tiles_by_typical_dims() -> None:
     assert found["large_columns"][-1].startswith("RolesTile<bf16, 128, 256, 4, 2, Along::kDepth, ")
     assert found["few"][0] == f"SplitTile<bf16, 64, 16, 10, 2, 2, {deep}>"
     assert found["few_columns"][0] == f"SplitTile<bf16, 64, 16, 10, 2, 2, {turned}>"
-    assert found["split"][1] == f"SplitTile<bf16, 64, 64, 12, 2, 1, {deep}>"
+    assert found["split"][1] == f"SplitTile<bf16, 64, 64, 12, 4, 1, {deep}>"
     assert all(tile.startswith(("RolesTile<f16, ", "SplitTile<f16, ")) for tile in found["half"])
 
 

@@ -16,11 +16,15 @@ LARGER: dict[str, tuple[int, str]] = {
     "lumigen/frontend/functions.py": (700, "a namespace: a line for each name, and one in __all__"),
     "lumigen/frontend/tensor.py": (600, "one class, whose methods are PyTorch's, a line for each"),
     "lumigen/interp/tile.py": (545, "a meaning for each statement, over the same memory"),
+    "lumigen/lower/cuts.py": (
+        470,
+        "the rules that say what is stored, and what several of them ask",
+    ),
     "lumigen/lower/assemble.py": (
         465,
         "one walk over the regions, whose tables all of its steps share",
     ),
-    "lumigen/region.py": (545, "each expression with the one spelling that it has"),
+    "lumigen/region.py": (565, "each expression with the one spelling that it has"),
     "lumigen/index/polynomial.py": (
         590,
         "arithmetic and proofs need each other: bounds simplify quotients",

@@ -122,6 +122,18 @@ def test_the_last_block_does_what_is_little(name: str) -> None:
     assert lowered(traced(function, x=x), DEVICES["cpu"]).counters == 0
 
 
+def test_parts_of_two_products_of_a_row_are_one_launch() -> None:
+    """A row of gates times one of others."""
+    inputs = {"x": lg.spec(1, 1000), "g": lg.spec(1000, 1200), "u": lg.spec(1000, 1200)}
+    graph = traced(lambda x, g, u: (x @ g).sigmoid() * (x @ u), **inputs)
+    model = lowered(graph, CUDA)
+    assert [len(k.region.stores) for k in model.kernels] == [2, 1]
+    values = inputs_of(graph, 1)
+    (expected,) = evaluate(graph, values, {}).values()
+    (found,) = run_entry(model, values, {}).values()
+    agree(found, expected, "both products")
+
+
 def test_what_rows_share_is_computed_once() -> None:
     """The maximum over channels, not once more for each of them.
 

@@ -17,7 +17,7 @@ import lumigen as lg
 from lumigen import fast_lane
 from lumigen import functional as F
 from lumigen.graph import Graph, tensor_of
-from lumigen.index import product
+from lumigen.index import ix, product
 from lumigen.interp.graph import evaluate as of_graph
 from lumigen.interp.graph import step
 from lumigen.interp.region import evaluate
@@ -141,6 +141,13 @@ def test_one_token_is_two_launches_and_stores_no_scores(
 
 def attention(q: Any, k: Any, v: Any) -> Any:
     return F.scaled_dot_product_attention(q, k, v)
+
+
+def test_a_merge_has_a_warp_for_each_row() -> None:
+    """A thread has few lanes, and no row waits for another one."""
+    q, k = (lg.spec(2, 8, n, 128, dtype=lg.bf16) for n in (1, 4096))
+    merge = lowered(traced(attention, q=q, k=k, v=k)).kernels[-1].program
+    assert (merge.threads, merge.team, merge.tasks) == (32, 32, ix(2 * 8))
 
 
 def test_what_is_short_or_has_many_rows_stays_whole() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+import numpy as np
 import nvcc
 import pytest
 from test_tune import entries_of
@@ -31,12 +32,14 @@ from lumigen.search.clock import Clock
 from lumigen.search.samples import samples_of
 from lumigen.search.trial import Trials
 from lumigen.search.tune import Terms, Tuned, tune
+from lumigen.search.worker import are_near
 from lumigen.target import HOST, parse_target
 from lumigen.targets.cuda.device import CUDA
 from lumigen.targets.cuda.measuring import MEASURING, compiled_for
 
 ROWS = lg.Dim("rows", 1, 4096, typical=512)
 NATIVE = Path(__file__).parent / "native" / "cuda"
+INF, NAN = float("inf"), float("nan")
 HERE = ("sm_90", "sm_90a")
 
 
@@ -160,6 +163,28 @@ def test_schedules_of_another_model_are_said_to_match_nothing() -> None:
     at = Stages()
     lower_model(Traced("m", "0", tuple(graph.items()), ()), {}, at, schedules=lambda *_: found)
     assert at.said == ["no region of the model is in the schedules: all run as without them"]
+
+
+@pytest.mark.parametrize(
+    ("made", "wanted", "near"),
+    [
+        ([1.0, 2.0], [1.0, 2.0], True),
+        ([1.0, 2.0001], [1.0, 2.0], True),
+        ([1.0, 2.001], [1.0, 2.0], False),
+        ([NAN, 2.0], [NAN, 2.00001], True),
+        ([NAN, 2.0], [1.0, 2.0], False),
+        ([1.0, 2.0], [NAN, 2.0], False),
+        ([INF, 2.0], [-INF, 2.0], False),
+        ([INF, 2.0], [1.0, 2.0], False),
+    ],
+)
+def test_results_are_near(made: list[float], wanted: list[float], near: bool) -> None:
+    assert are_near(np.array(made, np.float32), np.array(wanted, np.float32)) == near
+
+
+def test_integers_are_alike_or_not() -> None:
+    assert are_near(np.arange(3), np.arange(3))
+    assert not are_near(np.arange(3), np.arange(1, 4))
 
 
 # ---- kernels of a GPU ----

@@ -66,6 +66,12 @@ def convolution(x: Any) -> Any:
     return F.conv2d(x, weight(8, 4, 3, 3), weight(8, name="b"), padding=1).relu()
 
 
+def channels_last(x: Any) -> Any:
+    kernels = weight(96, 3, 3, 64, dtype=lg.f16).permute(0, 3, 1, 2)
+    y = F.conv2d(x.permute(0, 3, 1, 2), kernels, weight(96, name="b"), stride=2, padding=1)
+    return F.relu(y).permute(0, 2, 3, 1)
+
+
 def depthwise(x: Any) -> Any:
     return F.conv2d(x, weight(8, 1, 3, 3), padding=1, groups=8)
 
@@ -148,6 +154,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "normed": (normed, {"x": spec(ROWS, 24)}),
     "feed_forward": (feed_forward, {"x": spec(ROWS, 24)}),
     "convolution": (convolution, {"x": spec(1, 4, 12, 12)}),
+    "convolution_f16": (channels_last, {"x": spec(ROWS, 28, 28, 64, dtype=lg.f16)}),
     "depthwise": (depthwise, {"x": spec(1, 8, 12, 12)}),
     "labels": (
         lambda x, y: F.cross_entropy(x @ weight(500, 24).T, y, reduction="none"),
@@ -252,6 +259,7 @@ KERNELS = {
     "pipeline_f16.cu": Row("product_f16", AMPERE, "pipeline"),
     "pipeline_in_parts.cu": Row("product_deep", AMPERE, "pipeline"),
     "convolution.cu": Row("convolution", AMPERE, "pipeline"),
+    "convolution_f16.cu": Row("convolution_f16", AMPERE, "pipeline"),
     "depthwise.cu": Row("depthwise", AMPERE, "simt"),
     "stream_feed_forward.cu": Row("feed_forward", AMPERE, "cascade"),
     "stream_f16.cu": Row("causal_f16", AMPERE, "cascade"),
@@ -263,6 +271,7 @@ KERNELS = {
     "roles_f16.cu": Row("product_f16", HOPPER, "roles", 1),
     "roles_few_rows.cu": Row("product_f16", HOPPER, "roles"),
     "roles_split.cu": Row("product_deep", HOPPER, "roles", 1),
+    "roles_windows_f16.cu": Row("convolution_f16", HOPPER, "roles", 1),
     "cascade_roles_f16.cu": Row("causal_f16", HOPPER, "cascade_roles"),
     "cascade_roles_grouped_bf16.cu": Row("grouped_bf16", HOPPER, "cascade_roles"),
     "cascade_roles_log_sum_exp_f16.cu": Row("log_sum_exp_f16", HOPPER, "cascade_roles"),

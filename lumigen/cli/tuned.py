@@ -27,7 +27,7 @@ from lumigen.target import HOST
     "--target",
     default=HOST.name,
     show_default=True,
-    help="The target whose kernels were searched: cpu, or cuda.",
+    help="The target whose kernels were searched.",
 )
 @json_option
 def tune(file: Path, target: str, as_json: bool) -> None:

@@ -89,7 +89,7 @@ class MapContext:
     name: str
     tensor: str  # the field that points to it
     base: str  # elements to where the map begins: ` + 64`, or empty
-    layout: str  # initialiser of the runtime's TensorLayout
+    layout: str  # initialiser of the runtime's TensorLayout, or a WindowLayout
 
 
 @dataclass(frozen=True)

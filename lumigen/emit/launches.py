@@ -314,9 +314,11 @@ def maps(kernel: KernelSource, launch: Launch, names: Names) -> tuple[MapContext
         if not p.maps or p.dtype is None or p.dtype.name not in MAP_TYPES:
             raise LoweringFailed(step="emit", what=f"a map of {p.ctype} {p.name}")
         base, *sizes = (expression(i, names) for i in a.numbers)
-        layout = ", ".join([MAP_TYPES[p.dtype.name], *sizes, str(a.box_lines)])
+        windows = [f"{{{', '.join(map(str, w))}}}" for w in a.windows]
+        layout = ", ".join([MAP_TYPES[p.dtype.name], *sizes, str(a.box_lines), *windows])
         start = "" if base == "0" else f" + {base}"
-        out.append(MapContext(p.name, p.maps, start, f"{{{layout}}}"))
+        kind = "WindowLayout" if windows else ""
+        out.append(MapContext(p.name, p.maps, start, f"{kind}{{{layout}}}"))
     return tuple(out)
 
 

@@ -75,9 +75,8 @@ class Statements:
         self.dims = dims
         self.dialect = dialect
         self.team = program.team
-        self.is_block = (
-            program.team == program.threads > dialect.warp
-        )  # all of its warps share a row
+        # all of its warps share a row
+        self.is_block = program.team == program.threads > dialect.warp
         self.place = place
         self.packets = packets
         self.finished = {s.source for s in program.statements() if isinstance(s, Finish)}

@@ -521,7 +521,8 @@ class _Model:
         for t in program.maps:
             sizes = (t.groups, t.batches, t.lines, t.elements)
             strides = (t.group_stride, t.batch_stride, t.line_stride)
-            arguments.append(MapArg(t.base, *sizes, *strides, t.box_lines))
+            windows = tuple((w.first, w.last, w.step) for w in t.windows or ())
+            arguments.append(MapArg(t.base, *sizes, *strides, t.box_lines, windows))
         return Launch(kernel.name, tuple(arguments), program.tasks, s.lines)
 
     def argument(self, actual: Buffer, place: dict[str, str]) -> Argument:

@@ -41,6 +41,7 @@ from lumigen.lower.places import (
     ordered,
     stored_as,
 )
+from lumigen.lower.quotients import whole_number
 from lumigen.memo import remembered
 from lumigen.ops import ROWS, SOURCES, Form, Op
 from lumigen.region import (
@@ -221,6 +222,9 @@ class CutGraph:
         if isinstance(n.attr, Kernel):
             return self.meant(n, n.attr.meaning, axes)
         args = tuple(self.at_edge(a, tuple(ix(a) for a in axes)) for a in n.args)
+        whole = whole_number(args[0], n.dtype) if n.op is Op.CONTIGUOUS else None
+        if whole is not None:
+            return whole
         if n.op is Op.CONTIGUOUS and n.dtype is not n.args[0].dtype:
             args = (
                 prim(n.op, args, n.dtype),

@@ -157,6 +157,7 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
     values, storing = tuple(value for _, value in factors), skeletons.storing
     contracts = is_contraction(values, axes, bound)
     contracts |= skeletons.one_row and is_product_of_one_row(values, axes, bound)
+    contracts = contracts and _reduces(g, n)
     for node, value in factors:
         if node.op in SOURCES or node in g.cut:
             continue

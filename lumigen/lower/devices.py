@@ -24,6 +24,7 @@ from lumigen.lower.plan_region import (
     Scheduled,
     candidate,
     candidates_of_scans,
+    parts_beside,
     plan_loops,
 )
 from lumigen.lower.scan import is_scan
@@ -99,7 +100,10 @@ class Device:
         pieces = plan_pieces(region, self.machine)
         if pieces is not None:
             yield candidate(RegionPlan(region, (pieces,)), self.schedule)
-        yield candidate(plan_loops(region, self.machine), self.schedule)
+        loops = plan_loops(region, self.machine)
+        for plan in (parts_beside(loops, self.machine), loops):
+            if plan is not None:
+                yield candidate(plan, self.schedule)
         if self.rows_in_one_loop is not None:
             yield from self.rows_in_one_loop(region, self.schedule)
 

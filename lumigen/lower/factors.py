@@ -6,6 +6,8 @@ product, has an axis for each of its factors, so that index sets say which of th
     out[i] = sum over k of a[i//8, k]*b[i%8, k]
     out[8*i_outer + i_inner] = sum over k of a[i_outer, k]*b[i_inner, k]
 
+So do phases, as those of a transposed convolution, which reads an image at (i + 1)//2 and weights at (i + 1)%2.
+
 So does, in vector loops, an axis of a reduction, where all quotients and remainders of it that are read at go away. The
 scale of a block is then read once for the block, and what lies in its bits is found without a division:
 
@@ -54,17 +56,21 @@ def split_axes(store: Store) -> Store:
 
 
 def _parts(store: Store) -> Iterator[tuple[Axis, Ix]]:
-    """The axes of which a reduction reads at quotients or remainders, and what they are divided by."""
+    """The axes of which a reduction reads at quotients or remainders, and what they are divided by.
+
+    Of phases none where the last axis has some: neighbours lie along it.
+    """
     reductions = [e for e in walk([store.value]) if isinstance(e, Reduce)]
-    for e in walk(r.body for r in reductions):
-        if isinstance(e, Read):
-            for atom in address(e.source, e.at).atoms():
-                if isinstance(atom, Quotient | Remainder):
-                    size = atom.denominator
-                    for axis in store.axes:
-                        whole = atom.numerator is ix(axis) and not size.axes
-                        if whole and axis.extent % size == 0 and axis.extent != size:
-                            yield axis, size
+    reads = [e for e in walk(r.body for r in reductions) if isinstance(e, Read)]
+    places = [a for e in reads for a in address(e.source, e.at).atoms()]
+    divided = [a for a in places if isinstance(a, Quotient | Remainder)]
+    has_phases = not any(store.axes[-1] in a.numerator.axes for a in divided if store.axes)
+    for atom in divided:
+        for axis in store.axes:
+            apart, size = atom.numerator - axis, atom.denominator
+            whole = (apart == 0 or (has_phases and apart.is_const)) and not size.axes
+            if whole and axis.extent % size == 0 and axis.extent != size:
+                yield axis, size
 
 
 def split_reductions(region: Region, least: int) -> Region:

@@ -121,6 +121,13 @@ class Mapped:
             return None
         return (found[0] if found else NO_BATCHES), share
 
+    def map(self, name: str, lines: int, box: int) -> TensorMap:
+        """The map of an operand whose batches a quotient numbers."""
+        shared = self.shared()
+        assert shared is not None, "asked before"
+        batches, share = shared
+        return self.boxes(name, lines, box, (batches,), share)
+
     def boxes(
         self,
         name: str,

@@ -12,12 +12,15 @@ come to about so many blocks in all. The last of them adds what they have, in or
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from lumigen.dtype import DType, f32, i32
 from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, maximum, minimum
 from lumigen.lower.built import Built, check
 from lumigen.lower.contract import Contraction, Products, as_operand, flatten, number
+from lumigen.lower.masks import Masks, unmasked_factor
 from lumigen.lower.scope import Names, Scope, loops_by_value, moved
 from lumigen.lower.simt import dims_of
 from lumigen.machine import Gpu, ProductTiles
@@ -172,16 +175,20 @@ def _program(
     task = Axis("task", tiles if parts is None else tiles * parts.count)
 
     top = Scope(Names(), frozenset({task}))
-    tile, part, lo, hi = ix(task), ix(0), ix(0), k.extent
+    tile, part = ix(task), ix(0)
     if parts is not None:
         axes = Axis("tile", tiles), Axis("part", parts.count)
         top.spread(ix(task), axes)
         tile, part = map(ix, axes)
-        lo, hi = parts.share(part, k, sizes["depth"])
     m0, n0 = Axis("m0", m.extent), Axis("n0", n.extent)
     top.bind(m0, tile % m_tiles * sizes["rows"])  # blocks side by side share columns
     top.bind(n0, tile // m_tiles % n_tiles * sizes["columns"])
     top.spread(tile // m_tiles // n_tiles, found.grid)
+    each = (flat,) if pair is None else pair[1]
+    lo, hi = _reach(each, (m0, n0), sizes)
+    if parts is not None:
+        own_lo, own_hi = parts.share(part, k, sizes["depth"])
+        lo, hi = maximum(lo, own_lo), minimum(hi, own_hi)
 
     acc = Buffer("acc", Role.SCRATCH, (ix(sizes["rows"]), ix(sizes["columns"])), f32)
     a, b = as_operand(flat.rows, m, k), as_operand(flat.columns, n, k)
@@ -214,6 +221,14 @@ def _program(
     )
 
 
+def _reach(flats: Sequence[Flat], start: tuple[Axis, Axis], sizes: Schedule) -> tuple[Ix, Ix]:
+    """The points of the depth at which a tile has something to add, of any of its products."""
+    m0, n0 = map(ix, start)
+    size = sizes["rows"], sizes["columns"], sizes["depth"]
+    ends = [f.masks.reach(m0, n0, *size) for f in flats]
+    return reduce(minimum, (lo for lo, _ in ends)), reduce(maximum, (hi for _, hi in ends))
+
+
 @dataclass(frozen=True)
 class Flat:
     """A contraction over one axis each of rows, columns and depth; `mapping` has the axes that these replace."""
@@ -234,6 +249,11 @@ class Flat:
         factors = (found.rows, found.columns)
         rows, columns = (substitute(substitute(e, k_map), mapping) for e in factors)
         return Flat(m, n, k, mapping, rows, columns)
+
+    @property
+    def masks(self) -> Masks:
+        """Where its factors are zero."""
+        return Masks.of(self.rows, self.columns, self.m, self.n, self.k)
 
     def turned(self) -> Flat:
         """The same product with rows and columns exchanged."""
@@ -288,9 +308,11 @@ def multiplied_in(rows: Expr, columns: Expr) -> DType:
     """The type that a matrix instruction takes: 16 bits that memory has of an operand, or it is rounded to; else f32.
 
     f32 too where the other is in the other 16 bits, or a weight that stayed in f32: it would lose range, or digits.
+    Zeros where conditions fail are of any type.
     """
-    sources = [e.source for e in (rows, columns) if isinstance(e, Read)]
-    rounded = (_rounded_to(e) for e in (rows, columns))
+    factors = [unmasked_factor(e)[0] for e in (rows, columns)]
+    sources = [e.source for e in factors if isinstance(e, Read)]
+    rounded = (_rounded_to(e) for e in factors)
     halves = {b.dtype for b in sources if b.dtype.bits == 16} | {d for d in rounded if d}
     exact = any(b.dtype is f32 and b.role is Role.WEIGHT for b in sources)
     return halves.pop() if len(halves) == 1 and not exact else f32

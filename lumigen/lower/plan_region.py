@@ -21,6 +21,7 @@ from lumigen.lower.beside import (
 from lumigen.lower.block_fold import find_foldable, parts_of_rows
 from lumigen.lower.cascade import find_cascade
 from lumigen.lower.contract import Columns, Contraction, Products, find_products
+from lumigen.lower.depth import along_memory
 from lumigen.lower.factors import split_reductions
 from lumigen.lower.implicit import has_windows, rows_packed_before, rows_place
 from lumigen.lower.nested import nested
@@ -69,6 +70,22 @@ def plan_loops(region: Region, machine: Machine, *, in_turns: bool = True) -> Re
         *before, last, rest = kernels
         kernels = (*before, _joined(pieces, last, rest))
     return RegionPlan(region, kernels, pieces.temps)
+
+
+def parts_beside(plan: RegionPlan, machine: Machine) -> RegionPlan | None:
+    """The same with the parts of several reductions as grids of one launch, as those of two products of a row.
+
+    None where there are not several, or one of them reads another.
+    """
+    *parts, last = plan.kernels
+    stores = [s for p in parts for s in p.stores]
+    stored = {s.dst for s in stores}
+    apart = not any(stored.intersection(p.region.reads()) for p in parts)
+    if machine.teams is None or len(parts) < 2 or not apart or last.then is not None:
+        return None
+    root = tuple(loop for p in parts for loop in p.root)
+    beside = KernelPlan(Region(tuple(stores), plan.region.lines), root)
+    return replace(plan, kernels=(beside, last))
 
 
 def _joined(pieces: Split, last: KernelPlan, rest: KernelPlan) -> KernelPlan:
@@ -211,9 +228,10 @@ def candidates_of_blocks(
     yield from _block_folds(region, schedule, machine, deep=False)
     grids = find_blocks_beside(region) if others else None
     if grids is not None:
+        grids, meaning = along_memory(grids, region)
         each = [c for p in grids for c in p.each]
         parts = fastest(each, multiplied_in(each[0].rows, each[0].columns), machine)
-        plan = RegionPlan(region, (plan_beside(region, grids, machine, alone=True),))
+        plan = RegionPlan(region, (plan_beside(meaning, grids, machine, alone=True),))
         yield Candidate(plan, (Schedule("side_by_side", (), parts=parts),))
     loops = find_loops_beside(region, schedule, machine) if others else None
     if loops is not None:
@@ -224,7 +242,8 @@ def candidates_of_blocks(
         yield Candidate(plan, (Schedule("side_by_side", (), parts=parts),))
     products = None if others else find_products(store)
     if products is not None and (len(products.each) == 1 or flat_pair(products)):
-        plan = RegionPlan(region, (products.plan(region, machine, alone=True),))
+        (ordered,), meaning = along_memory((products,), region)
+        plan = RegionPlan(region, (ordered.plan(meaning, machine, alone=True),))
         yield candidate(plan, schedule)
 
 

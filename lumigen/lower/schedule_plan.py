@@ -21,6 +21,7 @@ from lumigen.lower.pipeline import are_counted, multiplied_in
 from lumigen.lower.radix import GROUPING, blocks_of
 from lumigen.lower.row_fold import RowFold
 from lumigen.lower.scope import kernel_reductions
+from lumigen.lower.side_by_side import grids_of
 from lumigen.lower.simt import spread
 from lumigen.lower.sliding import schedule_of_sliding
 from lumigen.lower.split_scan import REDUCED
@@ -192,8 +193,11 @@ def _scans(plan: KernelPlan) -> bool:
 
 
 def schedule_of_block(plan: KernelPlan, machine: Gpu) -> Schedule:
-    """Of a kernel whose task is a block's: vector loops, or tiles of a product."""
+    """Of a kernel whose task is a block's: vector loops, or tiles of a product; several grids side by side."""
     teams = machine.teams
+    if len(plan.root) > 1 and all(loop.kind == "grid" for loop in plan.root):
+        parts = tuple(schedule_of_block(grid, machine) for grid in grids_of(plan))
+        return Schedule("side_by_side", (), parts=parts)
     match _main(plan):
         case Product():
             several, _ = Products.of(plan)
@@ -364,18 +368,19 @@ def is_of_numbers(plan: KernelPlan) -> bool:
 def parts_of_blocks(found: Streamable, sizes: Schedule, machine: StreamingGpu) -> int:
     """Into how many parts to split a fold; 1 where blocks that have all of its points do as well.
 
-    Only of so few rows that scores are hardly more than what they are made of: others keep the device busy, or should
-    meet what streams by in large tiles.
+    Only where the device is not busy, or of so few rows that scores are hardly more than what they are made of: others
+    should meet what streams by in large tiles.
     """
     rows, step, s = sizes["rows"], sizes["step"], machine.streams
     m, batch = (extent_of(axes).estimate() for axes in (found.m_axes, found.grid))
     points = extent_of(found.cascade.fold.axes).estimate()
     deepest = max(extent_of(p.value.axes).estimate() for p in found.cascade.inners)
-    is_large = m >= machine.storing.expansion * deepest
-    if is_large or points < s.steps_to_split * step:
-        return 1
     tiles = -(-m // rows) * batch
+    is_large = m >= machine.storing.expansion * deepest
+    is_idle = 2 * tiles <= machine.multiprocessors  # more than half of the device, without parts
+    is_narrow = found.element is not f32  # of f32 nothing is known
+    if (is_large and not (is_idle and is_narrow)) or points < s.steps_to_split * step:
+        return 1
     blocks = machine.multiprocessors * s.warps_of_parts // sizes["warps"]
     parts = min(blocks // tiles, points // (s.steps_of_part * step), s.most_parts)
-    is_idle = 2 * tiles <= machine.multiprocessors  # more than half of the device, without parts
     return parts if parts >= s.least_parts or is_idle else 1

@@ -35,6 +35,7 @@ from lumigen.tile import (
     TensorMap,
     TileProgram,
     When,
+    Window,
 )
 
 Builders = Mapping[str, Callable[[KernelPlan, Schedule], Built]]
@@ -79,6 +80,8 @@ def _merged(built: list[Built]) -> Built:
     kinds = {(p.skeleton, p.threads, p.team, p.width, p.tile) for p in programs}
     if len(kinds) > 1:
         raise NotRealised("grids side by side of one kind, and of one form of tile")
+    if any(isinstance(s, Contract) and s.masks for p in programs for s in p.statements()):
+        raise NotRealised("grids side by side of operands without masks")
     work = _Merge()
     bodies = [work.add(b) for b in built]
     task = Axis("task", sum((p.count for p in bodies), ix(0)))
@@ -226,7 +229,12 @@ class _Merge:
                 for f in fields(own)
                 if isinstance(v := getattr(own, f.name), Ix)
             }
-            moved = replace(own, source=names.buffers.get(own.source, own.source), **index)
+            windows = own.windows and (
+                _renamed(own.windows[0], names),
+                _renamed(own.windows[1], names),
+            )
+            source = names.buffers.get(own.source, own.source)
+            moved = replace(own, source=source, windows=windows, **index)
             same = (t.name for t in self.maps if replace(t, name=own.name) == moved)
             name = next(same, None)
             if name is None:
@@ -241,6 +249,10 @@ class _Merge:
             out[name] = _unlike(name, self.locals)
             self.locals.add(out[name])
         return out
+
+
+def _renamed(w: Window, names: Renames) -> Window:
+    return replace(w, points=names.index(w.points), taps=names.index(w.taps))
 
 
 def _named(program: TileProgram) -> Iterator[str]:

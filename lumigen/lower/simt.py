@@ -398,7 +398,7 @@ def _team(loops: Loops, region: Region, sizes: Schedule, teams: Teams) -> int:
     """Threads that share a row: as many as it has vectors, part of a warp or else the whole block.
 
     Up to a few vectors a thread are a warp's: it waits for no other, and a block for one row would have idle threads.
-    Of vectors that are less than a thread moves at a time each has several.
+    Of vectors that are less than a thread moves at a time each has several, where it has a row and no more.
     """
     width, lane, folds = sizes["width"], loops.lane, loops.folds
     vectors = [-(-lane.extent.estimate() // width)] if lane is not None else [1]
@@ -411,7 +411,8 @@ def _team(loops: Loops, region: Region, sizes: Schedule, teams: Teams) -> int:
     if most > teams.warp_vectors * teams.warp:
         return sizes["threads"]
     moved = moved_of(region, teams)
-    if moved < teams.lane_bytes:
+    is_row = not loops.after and all(len(fold.axes) == 1 for fold in folds)
+    if moved < teams.lane_bytes and is_row:
         most = -(-most * moved // (2 * teams.lane_bytes))
     return min(teams.warp, 1 << (most - 1).bit_length())
 

@@ -80,15 +80,15 @@ def each_part(near: Mapping[str, Near]) -> Near:
 
 
 def tiles_of_pipeline(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Iterator[Schedule]:
-    """Every tile of a product, whole and in parts."""
-    tiles = tiles_of(f32 if sizes.get("thread_rows", 0) else f16, machine)
-    whole_or_not = (0, 2 * machine.multiprocessors)
-    if sum(isinstance(s, Product) for s in plan.root[-1].body) > 1:
-        tiles, whole_or_not = tiles_of_pair(machine), (0,)
-    for t in tiles:
-        for parts_of in whole_or_not:
-            if (other := sizes_of(t, parts_of)) != sizes:
-                yield other
+    """Every tile of a product, whole and in parts, and those of small products."""
+    scalar = bool(sizes.get("thread_rows", 0))
+    several = sum(isinstance(s, Product) for s in plan.root[-1].body) > 1
+    tiles = tiles_of_pair(machine) if several else tiles_of(f32 if scalar else f16, machine)
+    small = () if several or scalar else [t for _, t in machine.products.small]
+    in_parts = () if several else ((t, 2 * machine.multiprocessors) for t in tiles)
+    for t, parts_of in (*((t, 0) for t in (*tiles, *small)), *in_parts):
+        if (other := sizes_of(t, parts_of)) != sizes:
+            yield other
 
 
 def tiles_of_stream(_: KernelPlan, sizes: Schedule, machine: StreamingGpu) -> Iterator[Schedule]:

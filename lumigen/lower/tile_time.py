@@ -43,11 +43,35 @@ def _ring(t: ProductTile, columns: int, element: DType) -> int:
     return t.stages * (t.rows + columns) * t.depth * element.itemsize
 
 
+def small_tile(found: Contraction, element: DType, machine: Gpu) -> ProductTile | None:
+    """The tile of a product whose columns and depth are one tile's, where so many keep the device busy; or None.
+
+    Each block waits for its operands once, so that as many as possible should be on a multiprocessor, or they stream
+    past in rings of more than two stages.
+    """
+    if element is f32:
+        return None
+    m, n, k = map(_size, (found.m_axes, found.n_axes, found.reduce.axes))
+    products, batch = machine.products, _size(found.grid)
+    least = min((t.rows for _, t in products.small), default=0)
+
+    def fits(deepest: int, t: ProductTile) -> bool:
+        whole = m <= t.rows or t.columns <= products.narrow
+        full = t.columns // 2 <= n <= t.columns and t.rows < 2 * max(m, least)
+        busy = -(-m // t.rows) * batch >= machine.multiprocessors
+        return whole and full and busy and k <= deepest
+
+    return next((t for deepest, t in products.small if fits(deepest, t)), None)
+
+
 def fastest(found: Sequence[Contraction], element: DType, machine: Gpu) -> tuple[Schedule, ...]:
     """For each product of a launch the tile and the parts that take all the least time at the dims' typical values.
 
     They have the same rows, and one tile.
     """
+    small = small_tile(found[0], element, machine) if len(found) == 1 else None
+    if small is not None:
+        return (sizes_of(small, 0),)
     (m, k), *_ = ((_size(c.m_axes), _size(c.reduce.axes)) for c in found)
     columns = [_size(c.n_axes) for c in found]
     batches = [_size(c.grid) for c in found]
@@ -75,7 +99,8 @@ def fastest(found: Sequence[Contraction], element: DType, machine: Gpu) -> tuple
         added = times.added * parts * min(t.rows, m) * t.columns if parts > 1 else 0
         return max(multiplied, fetched) + (full + (rest > 0)) * times.beginning + added
 
-    tiles, widest = tiles_of(element, machine), max(columns)
+    tiles = tiles_of(element, machine)
+    widest = max(*columns, min(t.columns for t in tiles) // 2 + 1)  # fewer have the narrowest
     fitting = [t for t in tiles if t.rows < 2 * m and t.columns < 2 * widest] or tiles[-1:]
     most = ((t, _most_parts(t, all_tiles(t), k, machine)) for t in fitting)
     choices = [(t, p) for t, last in most for p in range(1, last + 1)]
@@ -94,7 +119,8 @@ def _most_parts(t: ProductTile, tiles: int, k: int, machine: Gpu) -> int:
     if tiles >= round_:
         return 1
     steps = -(-k // t.depth) // machine.products.least_steps
-    return max(1, min(machine.products.most_parts, steps, 2 * round_ // max(1, tiles)))
+    most = max(machine.products.most_parts, k // machine.products.long_part)
+    return max(1, min(most, steps, 2 * round_ // max(1, tiles)))
 
 
 def of_pair(found: Contraction, machine: Gpu) -> Schedule:

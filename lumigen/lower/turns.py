@@ -61,11 +61,11 @@ def fold_in_turns(scope: Scope, loop: Loop, points: int) -> None:
 
 def _check(scope: Scope, loop: Loop) -> None:
     if loop.kind != "lanes" or len(loop.axes) != 1 or loop.body:
-        raise NotRealised("a fold in turns is over lanes of one axis, with nothing inside")
+        raise NotRealised("a fold with corrections is over lanes of one axis, with nothing inside")
     if scope.lanes is not None or scope.alone or not scope.team:
-        raise NotRealised("a fold in turns is a team's")
+        raise NotRealised("a fold with corrections is a team's")
     if any(c.dtype is not f32 or c.product is not None for c in loop.carries):
-        raise NotRealised("a fold in turns has states of f32")
+        raise NotRealised("a fold with corrections has states of f32 and no products")
     if not lanes_fit([c.tile for c in loop.carries], loop.axes[-1]):
         raise NotRealised(f"vectors along {loop.axes[-1]} do not compute the fold")
 

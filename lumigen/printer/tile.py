@@ -64,6 +64,7 @@ from lumigen.tile import (
     When,
     WhenLast,
     WhenSummed,
+    Window,
 )
 
 SIGNS = {Op.ADD: "+", Op.MUL: "*", Op.MOD: "%", Op.LESS_THAN: "<"}
@@ -309,7 +310,14 @@ def _map(t: TensorMap) -> str:
     strides = _list((t.group_stride, t.batch_stride, t.line_stride))
     shared = f", {t.share} batches share one" if t.share != 1 else ""
     place = f"{_place(t.source, t.base)} [{shape}] strides ({strides})"
-    return f"{t.name} = {place} in boxes of {t.box_lines} lines{shared}"
+    windows = "".join(f", {_window(w)}" for w in t.windows or ())
+    return f"{t.name} = {place} in boxes of {t.box_lines} lines{shared}{windows}"
+
+
+def _window(w: Window) -> str:
+    """`windows of 3, 56 from -1 every 2`."""
+    apart = f" {w.apart} apart" if w.apart != 1 else ""
+    return f"windows of {w.taps}{apart}, {w.points} from {w.first} every {w.step}"
 
 
 def _span(axis: Axis, lo: Ix, hi: Ix) -> str:

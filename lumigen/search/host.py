@@ -16,8 +16,8 @@ import numpy.typing as npt
 from lumigen.errors import BuildFailed
 from lumigen.fast_lane import FLAGS, Call, FastLane, compiled, function, pack, unit
 from lumigen.lower.assemble import LoweredKernel, LoweredModel
+from lumigen.measuring import Measuring, Ready, Seconds
 from lumigen.program import Program, Stored
-from lumigen.targets.measuring import Measuring, Ready, Seconds
 from lumigen.toolchain import cxx, output, processor
 
 Array = npt.NDArray[Any]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from lumigen.measuring import Measuring
 from lumigen.search import host
 from lumigen.target import HOST, TARGETS
 from lumigen.target_row import Target
-from lumigen.targets.measuring import Measuring
 
 
 def refusal(target: Target) -> str:

@@ -22,10 +22,10 @@ from typing import Self
 
 from lumigen import debug
 from lumigen.lower.assemble import LoweredKernel, LoweredModel
+from lumigen.measuring import Measuring, Ready
 from lumigen.program import KernelParameter, Program, StateInfo, Stored
 from lumigen.search.samples import Dims
 from lumigen.target_row import Target
-from lumigen.targets.measuring import Measuring, Ready
 from lumigen.tile import TileProgram
 
 # How long a trial may take: seconds, or so many times what the first one took.

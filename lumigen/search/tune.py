@@ -21,6 +21,7 @@ from lumigen.errors import LoweringFailed
 from lumigen.lower.assemble import CutUp, LoweredModel
 from lumigen.lower.devices import Device
 from lumigen.lower.plan_region import Candidate
+from lumigen.measuring import Measuring
 from lumigen.passes import Entries
 from lumigen.region import Region
 from lumigen.search import winners
@@ -34,7 +35,6 @@ from lumigen.search.samples import samples_of, typical
 from lumigen.search.trial import Timed, Trials
 from lumigen.target import TARGETS
 from lumigen.target_row import Target
-from lumigen.targets.measuring import Measuring
 
 SHARE = 0.005  # of a model's time: regions of less are left as they are
 FILL, MOST = 2, 16  # choices for each thread that are compiled at the same time; of one region
@@ -313,10 +313,12 @@ def _climb(search: Search, climbs: list[Climb], clock: Clock, tell: Callable[[in
         while batch:
             coming = pool.submit(_batch, search, climbs, clock) if apart else None
             for trial in batch:
+                if not clock.fits(0, 1):
+                    break
                 start = monotonic()
                 _run(search, *trial)
                 clock.ran(monotonic() - start)
-            count += len(batch)
+                count += 1
             tell(count)
             batch = coming.result() if coming else []
             batch = batch or _batch(search, climbs, clock)  # what was found opens more

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from lumigen import debug
+from lumigen.measuring import Measuring
 from lumigen.resources import lumigen_version
 from lumigen.search.book import Book, Found, found_of, object_of
-from lumigen.targets.measuring import Measuring
 
 TABLE = """
 create table if not exists winner (

@@ -18,14 +18,15 @@ from lumigen.emit.counter import Array, fill
 from lumigen.emit.vectors import WEIGHT_SCALE, WEIGHT_STREAM, input_of
 from lumigen.index import Dim
 from lumigen.lower.assemble import LoweredModel
+from lumigen.measuring import Lane, Seconds
 from lumigen.program import Program, Stored, WeightInfo
 from lumigen.search.lanes import measuring_of
 from lumigen.search.samples import Dims, distinct
 from lumigen.search.trial import Job, Timed
 from lumigen.target import parse_target
-from lumigen.targets.measuring import Lane, Seconds
 
 WHOLE = ""  # beside the names of kernels
+CHUNK = 1 << 18  # elements that are compared at a time
 DATA = 1 << 20  # streams of random numbers between two sets of data
 # How far results may be from those of the first trial, relative to the greatest.
 NEAR = {"f64": 1e-9, "f32": 1e-4, "f16": 1e-2, "bf16": 5e-2}
@@ -91,21 +92,30 @@ class Worker:
 
 def _agree(made: Mapping[str, Array], expected: Mapping[str, Array]) -> bool:
     """Whether all results are near: floats by the greatest, integers all alike."""
-    return all(_near(made[name], wanted) for name, wanted in expected.items())
+    return all(are_near(made[name], wanted) for name, wanted in expected.items())
 
 
-def _near(a: Array, b: Array) -> bool:
+def are_near(a: Array, b: Array) -> bool:
+    """Whether two arrays are near each other: NaN and infinities where the second has them."""
     if _bytes(a) == _bytes(b):
         return True
     if a.dtype.kind in "iub?":
         return False
     name = {"float64": "f64", "float32": "f32", "float16": "f16"}.get(a.dtype.name, "bf16")
-    x, y = a.astype(np.float64), b.astype(np.float64)
-    finite = np.isfinite(y)
-    if not np.array_equal(x[~finite], y[~finite], equal_nan=True):
-        return False
-    greatest = float(np.max(np.abs(y[finite]), initial=0.0))
-    return bool(np.max(np.abs(x[finite] - y[finite]), initial=0.0) <= NEAR[name] * greatest)
+    exact = np.float64 if a.dtype.itemsize > 4 else np.float32
+    greatest = worst = 0.0
+    for start in range(0, a.size, CHUNK):
+        x, y = (array.reshape(-1)[start : start + CHUNK].astype(exact) for array in (a, b))
+        finite = np.isfinite(y)
+        if not finite.all():
+            if not np.array_equal(x[~finite], y[~finite], equal_nan=True):
+                return False
+            x, y = x[finite], y[finite]
+        if not np.isfinite(x).all():
+            return False
+        greatest = max(greatest, float(np.max(np.abs(y), initial=0)))
+        worst = max(worst, float(np.max(np.abs(x.astype(np.float64) - y), initial=0)))
+    return worst <= NEAR[name] * greatest
 
 
 def _bytes(a: Array) -> memoryview:

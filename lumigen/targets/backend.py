@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from lumigen.emit.kernel import Spell
 from lumigen.limits import Limits
 from lumigen.lower.devices import Device
+from lumigen.measuring import Measuring
 from lumigen.target_row import Target
-from lumigen.targets.measuring import Measuring
 from lumigen.toolchain import Finding
 
 

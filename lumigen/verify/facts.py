@@ -192,6 +192,12 @@ def broken_map(t: TensorMap, program: TileProgram) -> Iterator[str]:
     for i in strides:
         if i * t.source.dtype.itemsize % 16 != 0:
             yield f"{i} elements are not whole 16 bytes"
+    for w, extent in zip(t.windows or (), (t.batches, t.lines), strict=False):
+        if not is_nonnegative(w.points - 1) or not is_nonnegative(w.taps - 1):
+            yield f"windows of {w.taps}, {w.points} of them, may be none"
+        least = extent - 1 + w.last - (w.first + (w.points - 1) * w.step)
+        if not is_nonnegative(least) or not is_nonnegative(w.step - 1 - least):
+            yield f"windows from {w.first} to {w.last} behind the end are not {w.points}"
 
 
 def are_neighbours(s: Keep, element: DType) -> bool:

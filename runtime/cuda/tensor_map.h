@@ -23,10 +23,31 @@ struct TensorLayout {
 // Writes a map for `layout` at `data`. Maps hold the address: a new address wants a new map.
 Status make_tensor_map(CUtensorMap* map, const void* data, const TensorLayout& layout);
 
+// Where windows begin along a dimension of an image: from `first` on, every `step`, up to `last` behind its
+// last element. -128 to 127; steps up to 8.
+struct WindowSpan {
+  int first, last, step;
+};
+
+// Images (images, rows, columns, channels) that are read through windows. Channels are contiguous. One copy
+// moves `pixels` of them, (pixels, 128 bytes), swizzled; zeros lie around an image.
+struct WindowLayout {
+  CUtensorMapDataType type;  // of 2 bytes
+  int64_t images, rows, columns, channels;
+  int64_t image_stride, row_stride, column_stride;
+  int pixels;  // at most 1024
+  WindowSpan down, across;
+};
+Status make_tensor_map(CUtensorMap* map, const void* data, const WindowLayout& layout);
+
 // The same, into the argument struct of a kernel.
-inline Status make_tensor_map(TensorMap* map, const void* data, const TensorLayout& layout) {
+template <class Layout>
+Status make_tensor_map(TensorMap* map, const void* data, const Layout& layout) {
   static_assert(sizeof(TensorMap) == sizeof(CUtensorMap) && alignof(TensorMap) >= alignof(CUtensorMap));
   return make_tensor_map(reinterpret_cast<CUtensorMap*>(map), data, layout);
+}
+inline Status make_tensor_map(TensorMap* map, const void* data, const TensorLayout& layout) {
+  return make_tensor_map<TensorLayout>(map, data, layout);
 }
 
 // Whether a map of a tensor that begins here can be made; its strides are known to allow it.

@@ -118,6 +118,29 @@ __device__ __forceinline__ void load_box_to_all(uint32_t to, const CUtensorMap* 
       : "memory");
 }
 
+// Pixels of an image that is read through windows, (images, rows, columns, channels): as many as the map has
+// in a box, from the window that begins at column x of row y of image n on, row after row and image after
+// image. Of each the channels from c on, `right` columns and `below` rows from where its window begins.
+__device__ __forceinline__ void load_pixels(uint32_t to, const CUtensorMap* map, uint32_t barrier, int c,
+                                            int x, int y, int n, int right, int below) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8};" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(c), "r"(x), "r"(y), "r"(n), "h"(uint16_t(right)), "h"(uint16_t(below))
+      : "memory");
+}
+
+__device__ __forceinline__ void load_pixels_to_all(uint32_t to, const CUtensorMap* map, uint32_t barrier,
+                                                   int c, int x, int y, int n, int right, int below,
+                                                   uint16_t blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes.multicast::cluster "
+      "[%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8}, %9;" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(c), "r"(x), "r"(y), "r"(n), "h"(uint16_t(right)), "h"(uint16_t(below)),
+      "h"(blocks)
+      : "memory");
+}
+
 __device__ __forceinline__ void store_box(const CUtensorMap* map, uint32_t from, int x, int y, int z, int w) {
   asm volatile(
       "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),

@@ -121,25 +121,12 @@ struct SharedTile {
   }
 };
 
-// Brings tiles of one operand into shared memory, all threads of the block together. What can be copied
-// asynchronously is; the rest, or what it is computed from, is held in registers from start() to finish(),
-// and the products between them hide the wait. A thread has the same place in every row of the shared tile
-// that it fills.
-template <class Shared, class Operand, int kThreads>
-struct Feeder {
-  using T = typename Shared::Element;
-  static constexpr bool kDeep = Shared::kAlong == Along::kDepth;
+// The vectors of a shared tile that are a thread's: it has the same place in every row that it fills.
+template <class Shared, int kThreads>
+struct FeederPlaces {
   static constexpr int kRowStep = kThreads / Shared::kRowVectors;
   static constexpr int kEach = (Shared::kRows + kRowStep - 1) / kRowStep;
   static_assert(kThreads % Shared::kRowVectors == 0);
-
-  const Operand& from;
-  const int major, end;
-  int begin;  // of the depth, where start() was last
-  typename Operand::Held held[kEach];
-
-  __device__ __forceinline__ Feeder(const Operand& operand, int first_major, int depth_end)
-      : from(operand), major(first_major), end(depth_end) {}
 
   static __device__ __forceinline__ int first_row() { return int(threadIdx.x) / Shared::kRowVectors; }
   static __device__ __forceinline__ int vector() { return int(threadIdx.x) % Shared::kRowVectors; }
@@ -157,6 +144,25 @@ struct Feeder {
       if (Shared::kRows % kRowStep == 0 || row < Shared::kRows) f(i, row, offset);
     }
   }
+};
+
+// Brings tiles of one operand into shared memory, all threads of the block together. What can be copied
+// asynchronously is; the rest, or what it is computed from, is held in registers from start() to finish(),
+// and the products between them hide the wait.
+template <class Shared, class Operand, int kThreads>
+struct Feeder : FeederPlaces<Shared, kThreads> {
+  using T = typename Shared::Element;
+  using Places = FeederPlaces<Shared, kThreads>;
+  using Places::first_row, Places::vector, Places::for_each_vector, Places::kRowStep, Places::kEach;
+  static constexpr bool kDeep = Shared::kAlong == Along::kDepth;
+
+  const Operand& from;
+  const int major, end;
+  int begin;  // of the depth, where start() was last
+  typename Operand::Held held[kEach];
+
+  __device__ __forceinline__ Feeder(const Operand& operand, int first_major, int depth_end)
+      : from(operand), major(first_major), end(depth_end) {}
 
   __device__ __forceinline__ void start(uint32_t tile, int k) {
     const int along = vector() * Shared::kVector;

@@ -34,16 +34,23 @@ struct Extent {
   int rows, columns, batches, depth, band;
 };
 
+// A place along the depth: that of a slot of the ring.
+struct DepthAt {
+  int k;
+  __device__ __forceinline__ void advance() { k += kRingDepth; }
+};
+
 // C = A B. All products of a kernel have one form of tile.
 struct Product {
   Boxes a, b;
   Extent extent;
 
   __device__ __forceinline__ int steps() const { return (extent.depth + kRingDepth - 1) / kRingDepth; }
+  __device__ __forceinline__ DepthAt depth_at(int step) const { return {step * kRingDepth}; }
 };
 
 // products[index], without a place in memory for them.
-template <int kProducts>
+template <class Product, int kProducts>
 __device__ __forceinline__ Product chosen(const Product (&products)[kProducts], int index) {
   Product found = products[0];
 #pragma unroll
@@ -52,7 +59,7 @@ __device__ __forceinline__ Product chosen(const Product (&products)[kProducts], 
   return found;
 }
 
-template <int kProducts>
+template <class Product, int kProducts>
 __device__ __forceinline__ void prefetch_maps(const Product (&products)[kProducts]) {
 #pragma unroll
   for (int p = 0; p < kProducts; p++) {
@@ -61,11 +68,20 @@ __device__ __forceinline__ void prefetch_maps(const Product (&products)[kProduct
   }
 }
 
-// The majors from `major` on and the 64 of depth from `k` on of a batch of the product.
+// The majors of an operand that a block loads for a tile: they stay the same along the depth.
+struct MajorsAt {
+  int major, batch, rank;
+};
 template <class Panel>
-__device__ __forceinline__ void load_panel(uint32_t to, const Boxes& from, uint32_t full, int major, int k,
-                                           int batch, int rank = 0) {
-  Panel::load(to, from.map, full, major, k, batch / from.share, 0, rank);
+__device__ __forceinline__ MajorsAt majors_at(const Boxes& from, int major, int batch, int rank = 0) {
+  return {major, batch / from.share, rank};
+}
+
+// These majors, and the 64 of depth from a place on.
+template <class Panel>
+__device__ __forceinline__ void load_panel(uint32_t to, const Boxes& from, uint32_t full, const MajorsAt& at,
+                                           const DepthAt& depth) {
+  Panel::load(to, from.map, full, at.major, depth.k, at.batch, 0, at.rank);
 }
 
 // The part of a slot that holds (kMajors, 64) of an operand, as describe() wants it. The blocks of a
@@ -76,6 +92,7 @@ struct Panel {
   static constexpr Along kAlong = kAlong_;
   static constexpr int kMajors = kMajors_, kBytes = kMajors * kRingDepth * int(sizeof(T));
   static constexpr bool kDeep = kAlong == Along::kDepth;
+  static constexpr int kShared = kSharers;
   static constexpr int kBoxLines = kDeep ? kMajors / kSharers : kRingDepth;
   static constexpr int kBoxes = (kDeep ? kSharers : kMajors / 64) / kSharers;  // that a block loads
   static_assert(sizeof(T) == 2 && kBoxLines <= 256);
@@ -174,17 +191,24 @@ struct ConsumerTile {
   }
 };
 
-// acc = the products of the next `steps` slots, at least one; the cursor moves on. `release(slot)` says that
-// a slot is empty. The first product overwrites: were the sums cleared before, the compiler would wait for
-// each product.
-template <class Tile, class Layout, class Ring, class Release>
+// Nothing is done to a slot before it is multiplied.
+struct AsItIs {
+  __device__ __forceinline__ void operator()(uint32_t, int) const {}
+};
+
+// acc = the products of the next `steps` slots, at least one; the cursor moves on. `ready(slot, step)` is
+// called when a slot is full, `release(slot)` says that it is empty. The first product overwrites: were the
+// sums cleared before, the compiler would wait for each product.
+template <class Tile, class Layout, class Ring, class Release, class Ready = AsItIs>
 __device__ __forceinline__ void consume(MmaAccumulators<Layout>& acc, const Ring& ring,
-                                        typename Ring::Cursor& at, int steps, const Release& release) {
+                                        typename Ring::Cursor& at, int steps, const Release& release,
+                                        const Ready& ready = {}) {
   using A = typename Tile::PanelA;
   using B = typename Tile::PanelB;
   uint32_t previous = 0;
   for (int step = 0; step < steps; step++) {
     ring.wait_full(at);
+    ready(at.slot, step);
     const uint64_t a = A::description(ring.template panel<0>(at.slot), Layout::consumer_row());
     const uint64_t b = B::description(ring.template panel<1>(at.slot), Layout::first_column());
     products_begin();
@@ -233,7 +257,7 @@ struct Raster {
 };
 
 // The tiles of several products, those of one after those of another.
-template <int kTileRows, int kTileColumns, int kProducts>
+template <int kTileRows, int kTileColumns, class Product, int kProducts>
 struct Rasters {
   const Product (&products)[kProducts];
 

@@ -162,12 +162,35 @@ struct Stage {
   }
 };
 
+// The points of the depth that a tile adds up, from a multiple of kRingDepth on; and those among them for
+// which all that memory holds of the tile's rows and columns counts.
+struct Reach {
+  int begin, end, whole_begin, whole_end;
+
+  // One at least, of zeros if nothing counts: what clears the sums costs more.
+  __device__ __forceinline__ int steps() const { return max(1, (end - begin + kRingDepth - 1) / kRingDepth); }
+  __device__ __forceinline__ int at(int step) const { return begin + step * kRingDepth; }
+};
+
+// Products of all that memory holds. masks.cuh has others.
+struct Unmasked {
+  template <class Product>
+  __device__ __forceinline__ Reach reach(const TileAt&, const Product& of) const {
+    const int depth = of.steps() * kRingDepth;
+    return {0, depth, 0, depth};
+  }
+  template <class Tile>
+  __device__ __forceinline__ void apply(const typename Tile::Ring&, uint32_t, const Reach&, const TileAt&,
+                                        int) const {}
+};
+
 // All of C, of each product: the body of a kernel of kThreads threads, one block on a multiprocessor, whose
 // grid is a number of clusters, as many as run at one time or fewer. epilogue(acc, at, stage) is called by
-// the consumers for each tile with its sums; elements outside C are among them.
-template <class Tile, int kProducts, class Epilogue>
+// the consumers for each tile with its sums; elements outside C are among them. `masks` say which elements of
+// the operands are zero, whatever memory holds.
+template <class Tile, class Product, int kProducts, class Epilogue, class Masks = Unmasked>
 __device__ __forceinline__ void contract_tiles(const Product (&products)[kProducts], void* shared,
-                                               const Epilogue& epilogue) {
+                                               const Epilogue& epilogue, const Masks& masks = {}) {
   using Ring = typename Tile::Ring;
   using Layout = typename Tile::Layout;
   constexpr int kCluster = Tile::kCluster;
@@ -186,31 +209,29 @@ __device__ __forceinline__ void contract_tiles(const Product (&products)[kProduc
   launch_dependents();
   wait_dependencies();
 
-  const Rasters<Tile::kRows * kCluster, Tile::kColumns, kProducts> rasters(products);
+  const Rasters<Tile::kRows * kCluster, Tile::kColumns, Product, kProducts> rasters(products);
   const int first = blockIdx.x / kCluster, stride = gridDim.x / kCluster, count = rasters.count();
-  const auto place = [&](int index) {
-    TileAt at = rasters.at(index);
-    at.row += rank * Tile::kRows;
-    return at;
-  };
   typename Ring::Cursor cursor;
 
   if (threadIdx.x < 128) {  // the producer
     shrink_registers<40>();
     if (threadIdx.x == 0) {
       for (int index = first; index < count; index += stride) {
-        const TileAt at = place(index);
+        TileAt at = rasters.at(index);
         const Product of = chosen(products, at.product);
-        for (int step = 0; step < of.steps(); step++) {
+        const Reach reach = masks.reach(at, of);  // of the cluster: its blocks share columns
+        at.row += rank * Tile::kRows;
+        const auto rows = majors_at<typename Tile::PanelA>(of.a, at.row, at.batch);
+        const auto columns = majors_at<typename Tile::PanelB>(of.b, at.column, at.batch, rank);
+        auto depth = of.depth_at(reach.begin / kRingDepth);
+        for (int step = 0; step < reach.steps(); step++) {
           ring.wait_empty(cursor);
           ring.expect(cursor.slot);
           const uint32_t full = ring.full(cursor.slot);
-          const int k = step * kRingDepth;
-          load_panel<typename Tile::PanelA>(ring.template panel<0>(cursor.slot), of.a, full, at.row, k,
-                                            at.batch);
-          load_panel<typename Tile::PanelB>(ring.template panel<1>(cursor.slot), of.b, full, at.column, k,
-                                            at.batch, rank);
+          load_panel<typename Tile::PanelA>(ring.template panel<0>(cursor.slot), of.a, full, rows, depth);
+          load_panel<typename Tile::PanelB>(ring.template panel<1>(cursor.slot), of.b, full, columns, depth);
           cursor.advance();
+          depth.advance();
         }
       }
     }
@@ -228,8 +249,12 @@ __device__ __forceinline__ void contract_tiles(const Product (&products)[kProduc
     Stage<Tile> stage{staging + Layout::consumer() * 2 * Tile::kBoxBytes, threadIdx.x % 128 == 0};
     typename Tile::Accumulators acc;
     for (int index = first; index < count; index += stride) {
-      const TileAt at = place(index);
-      consume<Tile>(acc, ring, cursor, chosen(products, at.product).steps(), release);
+      TileAt at = rasters.at(index);
+      const Reach reach = masks.reach(at, chosen(products, at.product));
+      at.row += rank * Tile::kRows;
+      consume<Tile>(acc, ring, cursor, reach.steps(), release, [&](uint32_t slot, int step) {
+        masks.template apply<Tile>(ring, slot, reach, at, reach.at(step));
+      });
       epilogue(acc, at, stage);
     }
     if (stage.leader) store_wait<0>();

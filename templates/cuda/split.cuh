@@ -45,7 +45,7 @@ struct SplitTile : ConsumerTile<kRows_, kColumns_> {
 
 // All of C, of each product: the body of a kernel of kThreads threads in clusters of kSplit blocks, a cluster
 // for each tile.
-template <class Tile, int kProducts, class Epilogue>
+template <class Tile, class Product, int kProducts, class Epilogue>
 __device__ __forceinline__ void contract_split(const Product (&products)[kProducts], void* shared,
                                                const Epilogue& epilogue) {
   using Ring = typename Tile::Ring;
@@ -62,7 +62,8 @@ __device__ __forceinline__ void contract_split(const Product (&products)[kProduc
   __syncthreads();
   launch_dependents();
 
-  const TileAt at = Rasters<Tile::kRows, Tile::kColumns, kProducts>(products).at(blockIdx.x / kSplit);
+  const TileAt at =
+      Rasters<Tile::kRows, Tile::kColumns, Product, kProducts>(products).at(blockIdx.x / kSplit);
   const Product of = chosen(products, at.product);
   const int all = of.steps();
   int first = all * rank / kSplit, steps = all * (rank + 1) / kSplit - first;
@@ -72,17 +73,18 @@ __device__ __forceinline__ void contract_split(const Product (&products)[kProduc
 
   if (threadIdx.x < 128) {  // the producer
     if (threadIdx.x == 0) {
+      const auto rows = majors_at<typename Tile::PanelA>(of.a, at.row, at.batch);
+      const auto columns = majors_at<typename Tile::PanelB>(of.b, at.column, at.batch);
+      auto depth = of.depth_at(first);
       wait_dependencies();
       for (int step = 0; step < steps; step++) {
-        const int k = (first + step) * kRingDepth;
         const uint32_t full = ring.full(cursor.slot);
         ring.wait_empty(cursor);
         ring.expect(cursor.slot);
-        load_panel<typename Tile::PanelA>(ring.template panel<0>(cursor.slot), of.a, full, at.row, k,
-                                          at.batch);
-        load_panel<typename Tile::PanelB>(ring.template panel<1>(cursor.slot), of.b, full, at.column, k,
-                                          at.batch);
+        load_panel<typename Tile::PanelA>(ring.template panel<0>(cursor.slot), of.a, full, rows, depth);
+        load_panel<typename Tile::PanelB>(ring.template panel<1>(cursor.slot), of.b, full, columns, depth);
         cursor.advance();
+        depth.advance();
       }
     }
     __syncwarp();

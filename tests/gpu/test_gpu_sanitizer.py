@@ -70,6 +70,15 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[lg.Spec, ...]]] = {
         lambda x, w: functional.conv2d(x, w, stride=2, padding=1),
         (lg.spec(2, 16, 15, 17), lg.spec(24, 16, 3, 3)),
     ),
+    **{
+        f"channels_last_{groups}": (
+            lambda x, w, groups=groups: functional.conv2d(
+                x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2), stride=2, padding=1, groups=groups
+            ).permute(0, 2, 3, 1),
+            (lg.spec(2, 15, 17, 64), lg.spec(24, 3, 3, 64 // groups)),
+        )
+        for groups in (1, 4)
+    },
 }
 
 

@@ -119,6 +119,7 @@ BASELINE = Processor(
         row=256,
         row_of_weights=1024,
         row_of_fold=512,
+        panels=True,
         steps=STEPS,
     ),
     division=Division(

@@ -22,6 +22,7 @@ from lumigen.files import read_regular
 from lumigen.index import Dim
 from lumigen.interp.graph import bind_dims
 from lumigen.lower.assemble import LoweredKernel, LoweredModel
+from lumigen.measuring import Measuring, Ready, Seconds
 from lumigen.program import (
     Argument,
     CounterArg,
@@ -43,7 +44,6 @@ from lumigen.target_row import Target
 from lumigen.targets.cuda.driver import DeviceKernel, Driver
 from lumigen.targets.cuda.speller import DeviceKernelContext, device_kernel_body, kernel_context
 from lumigen.targets.cuda.tools import cuda_driver, gpu_architecture, gpu_memory, nvcc
-from lumigen.targets.measuring import Measuring, Ready, Seconds
 from lumigen.toolchain import compiled_library, output
 
 Array = npt.NDArray[Any]

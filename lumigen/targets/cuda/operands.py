@@ -10,8 +10,10 @@ from lumigen.emit.sharing import always
 from lumigen.emit.text import computed_in
 from lumigen.index import Axis, Ix, ix
 from lumigen.lower.contract import is_along
+from lumigen.lower.gathered import Gathered
 from lumigen.lower.scope import address, is_safe
 from lumigen.region import Expr, Read, free_axes, local, map_expr, walk
+from lumigen.targets.cuda.gathered import gathered_lines
 from lumigen.tile import Operand
 
 VECTOR = 8  # elements of 16 bits in 16 bytes
@@ -46,6 +48,9 @@ def block_operand(
         kind = f"Strided<{spelled}, Along::{along}, Copy::{how}, {r.place}>"
         return r.lines(f"const {kind} {name} = {{{source}, {strides}, {majors}}};")
     assert o.value is not None
+    gathered = Gathered.of(o.value, major, k, element) if whole else None
+    if gathered is not None:
+        return gathered_lines(name, gathered, major, k, spelled, r)
     return _computed(name, o.value, (major, k), element, r, whole=whole)
 
 

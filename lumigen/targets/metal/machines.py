@@ -29,12 +29,15 @@ PRODUCTS = ProductTiles(
         ProductTile(8, 64, 32, 1, 8, 25, warps=(1, 2)),
     ),
     scalar=(),
+    small=(),
+    narrow=0,
     pair=(
         ProductTile(32, 64, 16, 1, 4, 75, warps=(1, 4)),
         ProductTile(8, 64, 32, 1, 8, 25, warps=(1, 2)),
     ),
     stored=1,
     most_parts=1,  # threadgroups cannot read what others of the launch have stored
+    long_part=NEVER,
     least_steps=4,
     read=0.5,
     read_again=0.2,
@@ -81,6 +84,7 @@ APPLE7 = Gpu(
         row=256,
         row_of_weights=1024,
         row_of_fold=512,
+        panels=True,
         steps=None,
     ),
     division=Division(

@@ -1,7 +1,7 @@
 // else if sm_90a and x aligned and w aligned
 //   run k02_product_roles(x, w, out, few, map + 0 [1, 1, few, 2048] strides (0, 0, 2048), map + 0 [1, 1, 72, 2048] strides (0, 0, 2048)) tasks 2*((few + 63)//64)
 #define LUMIGEN_TEAM 1  // threads that share a row
-#define LUMIGEN_LANES 4  // elements of a Vec
+#define LUMIGEN_LANES 2  // elements of a Vec
 #include "runtime/elements.cuh"
 #include "runtime/index.h"
 #include "runtime/scalar.h"
@@ -10,7 +10,7 @@
 
 namespace LUMIGEN_NS {
 
-using Tile = SplitTile<bf16, 64, 64, 12, 2, 1, Along::kDepth, Along::kDepth>;
+using Tile = SplitTile<bf16, 64, 64, 12, 4, 1, Along::kDepth, Along::kDepth>;
 static_assert(Tile::PanelA::kBoxLines == 64 && Tile::PanelB::kBoxLines == 64, "the boxes of the maps");
 
 __global__ void LUMIGEN_CLUSTER(Tile::kSplit) __launch_bounds__(Tile::kThreads, 1)

@@ -9,7 +9,7 @@
 
 namespace LUMIGEN_NS {
 
-using Tile = CascadeTile<64, 32, 32, 32, 4, 2>;
+using Tile = CascadeTile<64, 32, 32, 32, 4, 1>;
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
     k00_up_down_cascade_model_1(const __grid_constant__ k00_up_down_cascade_args args) {
   extern __shared__ __align__(128) char shared[];

@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(kThreads)
   const int task = static_cast<int>(blockIdx.x);
   await_turn();
   either_way(is_packed(parts2, out), [&](auto packed) {
-    for (int i0i1 = 32 * task + team_number(); i0i1 < 8; i0i1 += kTeams) {
+    for (int i0i1 = task + team_number(); i0i1 < task + 1; i0i1 += kTeams) {
       Vec held0_parts[1];
       Vec held1_parts[1];
       Vec acc0 = splat(-__builtin_inff());

@@ -8,7 +8,7 @@
 
 namespace LUMIGEN_NS {
 
-using Tile = CascadeTile<64, 16, 16, 32, 4, 2>;
+using Tile = CascadeTile<64, 16, 16, 32, 4, 1>;
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
     k00_product_cascade_model_1(const __grid_constant__ k00_product_cascade_args args) {
   extern __shared__ __align__(128) char shared[];
