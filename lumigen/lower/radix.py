@@ -61,7 +61,7 @@ def _refused(step: Native, source: Buffer, radix: RadixTiles) -> str | None:
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _SharedRows:
     """The rows of a native kernel, and how many chunks of each blocks share: a number of the launch, or known."""
 
     row: Axis
@@ -100,7 +100,7 @@ def rows_together(region: Region, step: Native, sizes: Schedule, radix: RadixTil
     chunks = wanted if wanted.is_const else ix(number("chunks", wanted, dims_of(region)))
     at = unravel(row, axes)
     value = read(source, (*(at[a] for a in axes), ix(place)))
-    rows = _Rows(row, place, chunks, wanted)
+    rows = _SharedRows(row, place, chunks, wanted)
     of = _grouped(step, rows, radix, value) if is_grouping else _ordered(step, rows, radix, value)
     task, counter = Axis("task", row.extent * chunks), Axis("counter", ix(COUNTERS))
     none = Store(of.drawn, (counter,), (ix(counter),), const(0, i32))
@@ -125,7 +125,7 @@ def _drawn() -> Buffer:
     return Buffer("drawn", Role.COUNTER, (ix(COUNTERS),), i32, (0, 0))
 
 
-def _ordered(step: Native, rows: _Rows, radix: RadixTiles, value: Expr) -> OrderRows:
+def _ordered(step: Native, rows: _SharedRows, radix: RadixTiles, value: Expr) -> OrderRows:
     (source,) = buffers_of(value)
     bits = BITS[source.dtype]
     between = ix(min(2, -(-bits // radix.digit) - 1))
@@ -142,7 +142,7 @@ def groups_of(step: Native, places: Ix) -> Ix:
     return results - places if step.kernel == "groups" else results
 
 
-def _grouped(step: Native, rows: _Rows, radix: RadixTiles, value: Expr) -> GroupRows:
+def _grouped(step: Native, rows: _SharedRows, radix: RadixTiles, value: Expr) -> GroupRows:
     groups, placed = groups_of(step, rows.place.extent), step.kernel == "groups"
     count = rows.row.extent
     if placed:

@@ -312,10 +312,7 @@ def _broken_statement(s: Stmt, facts: Facts, scope: FactScope) -> Iterator[str]:
         case StoreTile():
             yield from _broken_store(s, facts, scope)
         case Order() | GroupPlaces() | OrderRows() | GroupRows():
-            is_order = isinstance(s, Order)
-            yield from (
-                _broken_order(s, facts, scope) if is_order else broken_native(s, facts, scope)
-            )
+            yield from _broken_native(s, facts, scope)
         case _:
             yield from _broken_matrix(s, facts, scope)
 
@@ -530,13 +527,17 @@ def _broken_store(s: StoreTile, facts: Facts, scope: FactScope) -> Iterator[str]
         yield f"a value of {s.value.dtype} in a buffer of {s.dst.dtype}"
 
 
-def _broken_order(s: Order, facts: Facts, scope: FactScope) -> Iterator[str]:
-    counts = (s.kept, s.count)
-    yield from broken_use(s.dst, facts)
-    yield from broken_indices((*s.at, *counts), facts, scope)
-    inside = replace(scope, axes=scope.axes | {s.place})
+def _broken_native(
+    s: Order | OrderRows | GroupPlaces | GroupRows, facts: Facts, scope: FactScope
+) -> Iterator[str]:
+    if not isinstance(s, Order):
+        yield from broken_native(s, facts, scope)
+        return
+    counts, inside = (s.kept, s.count), replace(scope, axes=scope.axes | {s.place})
+    ranks = replace(inside, axes=inside.axes | {s.rank})
+    yield from (*broken_use(s.dst, facts), *broken_indices((*s.at, *counts), facts, scope))
     yield from broken_indices((s.shown,), facts, inside)
-    yield from _broken_body(s.elements, facts, replace(inside, axes=inside.axes | {s.rank}))
+    yield from _broken_body(s.elements, facts, ranks)
     if s.elements and not s.held:
         yield "elements of a row that no team holds"
     if s.place in scope.axes or scope.lanes is not None:
