@@ -101,6 +101,10 @@ KEPT = {
     "lower/order.py": {"LANES": "a width that the headers want and no statement uses"},
     "lower/phases.py": {"MOST": "text of a kernel, which has a load for each phase"},
     "lower/pipeline.py": {"MOST": "what an int holds"},
+    "lower/radix.py": {
+        "BITS": "bits of a dtype",
+        "COUNTERS": "of the headers' struct: the tasks drawn, and two that phases wait for",
+    },
     "lower/roles.py": dict.fromkeys(("_tile: 100", "time: 100"), "rates are in 100"),
     "lower/simt.py": dict.fromkeys(
         ("_deep: 8", "_is_repeated: 8"), "a share of the work of a task"

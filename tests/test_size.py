@@ -12,10 +12,10 @@ BUDGET = 450
 
 # path: (code lines, why this file is still one idea); raised in the change that needs it
 LARGER: dict[str, tuple[int, str]] = {
-    "lumigen/verify/tile.py": (455, "a rule for each statement, over the same scopes"),
     "lumigen/frontend/functions.py": (700, "a namespace: a line for each name, and one in __all__"),
     "lumigen/frontend/tensor.py": (600, "one class, whose methods are PyTorch's, a line for each"),
-    "lumigen/interp/tile.py": (545, "a meaning for each statement, over the same memory"),
+    "lumigen/interp/tile.py": (570, "a meaning for each statement, over the same memory"),
+    "lumigen/tile.py": (465, "each statement with its meaning in a line"),
     "lumigen/verify/tile.py": (490, "a rule for each statement, over the same facts"),
     "lumigen/lower/assemble.py": (
         475,

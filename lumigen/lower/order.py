@@ -78,7 +78,12 @@ class _Ordered:
 def plan_order(
     region: Region, copied: Callable[[Region], KernelPlan], keeps: Keeps, part_of: PartOf
 ) -> RegionPlan:
-    """The kernels of the region; `copied` plans the region of a copy."""
+    """The kernels of the region; `copied` plans the region of a copy.
+
+    What blocks count as they take tasks is the builder's, and planned anew.
+    """
+    counted = [s for s in region.stores if s.dst.role is Role.COUNTER]
+    region = replace(region, stores=tuple(s for s in region.stores if s not in counted))
     store = region.stores[0]
     (source,) = Region((store,)).reads()
     if region.native not in NATIVE or store.at != tuple(map(ix, store.axes)):
