@@ -57,6 +57,7 @@ from lumigen.region import (
     Read,
     Reduce,
     Region,
+    Role,
     Scan,
     Store,
     angle_of,
@@ -99,12 +100,14 @@ def _function(kernel: LoweredKernel, dst: Buffer) -> Lines:
     element = Axis("element", elements(dst.dims))
     names.axes[element] = "element"
     root = _Scope(names, frozenset({element}))
-    if kernel.region.native and not any(isinstance(s, Order) for s in kernel.program.statements()):
-        _rows_of(root, kernel.region, dst, element)
-    elif kernel.region.native:
+    is_native = kernel.region.native is not None and dst.role is not Role.COUNTER
+    orders = any(isinstance(s, Order) for s in kernel.program.statements())
+    if is_native and orders:
         _order_of(root, kernel, dst, element)
+    elif is_native:
+        _rows_of(root, kernel.region, dst, element)
     for store in reversed([s for s in kernel.region.stores if s.dst == dst]):
-        if kernel.region.native or _element_of(root, store, element):
+        if is_native or _element_of(root, store, element):
             break
     else:
         root.lines.append(f"return {_as_double(Text(names.own_element(dst)), dst.dtype)};")

@@ -25,7 +25,8 @@ constexpr int kCounted = 4096;  // groups that a block counts in shared memory
 // first[g] = how many of `count` keys in order are at most g, for begin <= g < end, at most kGroups. Keys are
 // counted, or, where they are so many that this takes longer, searched.
 template <class Out>
-LUMIGEN_INLINE void find_groups(int32_t* sizes, Out* first, int begin, int end, const int32_t* keys, int count) {
+LUMIGEN_INLINE void find_groups(int32_t* sizes, Out* first, int begin, int end, const int32_t* keys,
+                                int count) {
   __shared__ int ends[2];
   constexpr int kOwn = kGroups / kThreads;
   const int warp = threadIdx.x / kWarp;
@@ -109,7 +110,8 @@ LUMIGEN_INLINE void group_rows(Out* out, int rows, int groups, int count, int ch
 // sizes[e] += how many places from begin to end have key e < entries: in shared memory first where that has
 // room. Integers add up to the same in any order.
 template <class Key>
-LUMIGEN_INLINE void count_entries(int32_t* shared, int32_t* sizes, int entries, int begin, int end, const Key& key) {
+LUMIGEN_INLINE void count_entries(int32_t* shared, int32_t* sizes, int entries, int begin, int end,
+                                  const Key& key) {
   const bool is_shared = entries <= kCounted;
   int32_t* const to = is_shared ? shared : sizes;
   if (is_shared) {

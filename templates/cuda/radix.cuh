@@ -10,10 +10,10 @@
 
 namespace LUMIGEN_NS {
 
-constexpr int kDigitBits = 9;               // at most: so that a tile has several elements of each
-constexpr int kRadix = 1 << kDigitBits;     // digits at most
-constexpr int kMoved = 8;                   // elements that a thread places at a time
-constexpr int kTile = kThreads * kMoved;    // the same of a block
+constexpr int kDigitBits = 9;             // at most: so that a tile has several elements of each
+constexpr int kRadix = 1 << kDigitBits;   // digits at most
+constexpr int kMoved = 8;                 // elements that a thread places at a time
+constexpr int kTile = kThreads * kMoved;  // the same of a block
 
 // A key and a place of the row it stands for, in this order, so that 8 bytes move at once.
 struct alignas(8) KeyedPlace {
@@ -34,8 +34,8 @@ struct RadixRows {
   }
 };
 
-// Memory that blocks share. `pairs`: rows of count if there are two passes, twice if there are more, which take
-// turns; `counts`: rows of kRadix by chunks + 1.
+// Memory that blocks share. `pairs`: rows of count if there are two passes, twice if there are more, which
+// take turns; `counts`: rows of kRadix by chunks + 1.
 struct RadixMemory {
   KeyedPlace* pairs;
   int32_t* counts;
@@ -47,10 +47,10 @@ struct RadixMemory {
 };
 
 struct RadixShared {
-  KeyedPlace sorted[kTile];               // of a tile, by digit
-  uint16_t counts[kWarps * kRadix];      // of each warp's elements; then of those ahead, in the tile
-  uint32_t starts[kRadix];               // where the next element of a digit goes
-  uint32_t moved[kRadix];                // the same less where the digit begins in the tile
+  KeyedPlace sorted[kTile];          // of a tile, by digit
+  uint16_t counts[kWarps * kRadix];  // of each warp's elements; then of those ahead, in the tile
+  uint32_t starts[kRadix];           // where the next element of a digit goes
+  uint32_t moved[kRadix];            // the same less where the digit begins in the tile
 };
 
 // counts[digit] of a chunk.
@@ -115,8 +115,8 @@ LUMIGEN_INLINE void find_starts(RadixShared& s, const int32_t* counts, int chunk
   __syncthreads();
 }
 
-// Which lanes of a warp have the same digit of so many bits, of those that have one. To ask for each bit takes
-// a fraction of the time of __match_any_sync, which goes through the digits.
+// Which lanes of a warp have the same digit of so many bits, of those that have one. To ask for each bit
+// takes a fraction of the time of __match_any_sync, which goes through the digits.
 LUMIGEN_INLINE unsigned lanes_of_digit(int digit, int bits, bool is_there) {
   unsigned same = __ballot_sync(~0u, is_there);
 #pragma unroll
@@ -129,8 +129,8 @@ LUMIGEN_INLINE unsigned lanes_of_digit(int digit, int bits, bool is_there) {
   return same;
 }
 
-// Of each digit how many elements of the tile stand ahead of each warp's own, lesser digits included; and where
-// the tile's elements of the digit go.
+// Of each digit how many elements of the tile stand ahead of each warp's own, lesser digits included; and
+// where the tile's elements of the digit go.
 LUMIGEN_INLINE void add_warps(RadixShared& s, int digits) {
   constexpr int kOwn = (kRadix + kThreads - 1) / kThreads;
   const int own = (digits + kThreads - 1) / kThreads, first = threadIdx.x * own;
@@ -158,11 +158,11 @@ LUMIGEN_INLINE void add_warps(RadixShared& s, int digits) {
   }
 }
 
-// put(place in the order, element) for a tile of a chunk. Warps have neighbouring elements. Those of a digit stand
-// together before they are put, so that neighbours go to neighbouring places.
+// put(place in the order, element) for a tile of a chunk. Warps have neighbouring elements. Those of a digit
+// stand together before they are put, so that neighbours go to neighbouring places.
 template <class Element, class Put>
-LUMIGEN_INLINE void place_tile(RadixShared& s, int begin, int end, int shift, int bits, const Element& element,
-                               const Put& put) {
+LUMIGEN_INLINE void place_tile(RadixShared& s, int begin, int end, int shift, int bits,
+                               const Element& element, const Put& put) {
   const int digits = 1 << bits, lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int first = begin + warp * kWarp * kMoved + lane;
   const unsigned ahead = (1u << lane) - 1;
@@ -211,8 +211,8 @@ LUMIGEN_INLINE int radix_tasks(const RadixRows& of, int phase) {
 
 // A task that counts the digits of a chunk of a row, or else moves its elements.
 template <class Element, class Put>
-LUMIGEN_INLINE void radix_chunk(RadixShared& s, const RadixRows& of, int32_t* counts, bool is_counting, int chunk,
-                                int shift, const Element& element, const Put& put) {
+LUMIGEN_INLINE void radix_chunk(RadixShared& s, const RadixRows& of, int32_t* counts, bool is_counting,
+                                int chunk, int shift, const Element& element, const Put& put) {
   const int begin = of.begin_of(chunk), end = of.begin_of(chunk + 1);
   if (is_counting) {
     count_digits(s, begin, end, shift, of.digits(), element, counts + chunk, of.chunks + 1);
@@ -225,7 +225,8 @@ LUMIGEN_INLINE void radix_chunk(RadixShared& s, const RadixRows& of, int32_t* co
   }
 }
 
-// A task of a phase. key(row, place) is an element's key; put(row, i, element) takes the i-th one of the order.
+// A task of a phase. key(row, place) is an element's key; put(row, i, element) takes the i-th one of the
+// order.
 template <class Key, class Put>
 LUMIGEN_INLINE void radix_task(RadixShared& s, const RadixRows& of, const RadixMemory& memory, int phase,
                                int task, const Key& key, const Put& put) {

@@ -6,6 +6,8 @@
 // digit (radix selection), of the bits, then of the places, and sorts what it takes.
 #pragma once
 
+#include <type_traits>
+
 #include "order.cuh"
 
 namespace LUMIGEN_NS {
@@ -37,7 +39,7 @@ template <class T>
 LUMIGEN_INLINE Bits<T> rising_bits(T x) {
   using B = Bits<T>;
   constexpr B kSign = B{1} << (8 * sizeof(B) - 1);
-  if constexpr (static_cast<T>(1) / static_cast<T>(2) != static_cast<T>(0)) {
+  if constexpr (std::is_floating_point_v<T>) {
     const B bits = bits_of(x + T{0});  // of -0 as of 0
     return x != x ? ~B{0} : bits & kSign ? ~bits : bits | kSign;
   } else if constexpr (static_cast<T>(-1) < static_cast<T>(0)) {
