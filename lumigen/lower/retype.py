@@ -88,13 +88,15 @@ def retype_temporaries(regions: tuple[Region, ...], dtype: DType) -> tuple[Regio
 
     But for statistics, the sums and maxima of rows, and for tables of transcendentals, which regions of many more
     elements read: they have few bytes, and an error in one of them is the same error in a whole row. And for what
-    native kernels read, which may tell values apart that the type does not, and for carries, those of a scan too, and
+    native kernels read, which may tell values apart that the type does not, for what truth values are stored of, which
+    hang on an area or a square that f16 may not even hold, and for carries, those of a scan too, and
     those that are stored before a loop and in it: they add up over the steps, and a running maximum is compared with
     the elements that it is one of, which other regions compute anew. What is reduced over windows is an image again:
     its sums are rounded as others are, and a maximum of elements of the type is one of them.
     """
-    exact = {b for r in regions if r.native for b in r.reads()} | tables(regions)
     stores = [s for r in regions for s in r.stores]
+    exact = {b for r in regions if r.native for b in r.reads()} | tables(regions)
+    exact |= {b for s in stores if s.dst.dtype.is_bool for b in Region((s,)).reads()}
     times = Counter(s.dst for s in stores)
     narrowed = {
         s.dst: replace(s.dst, dtype=dtype)
