@@ -3,8 +3,8 @@
 // the producer already loads the next.
 //
 //   using Tile = RolesTile<bf16, 128, 256, 4, 2>;
-//   contract_tiles<Tile>({{a, b, Extent{rows, columns, 1, depth, 8}}}, shared,
-//                        [&](auto& acc, TileAt at, auto& stage) {
+//   contract_tiles<Tile, Product, 1>({{a, b, Extent{rows, columns, 1, depth, 8}}}, shared,
+//                                    [&](auto& acc, TileAt at, auto& stage) {
 //     stage.for_each<8>(acc, read, [&](int row, int column, const float (&x)[4], ...) { ... });  // or:
 //     for_each_pair(acc, [&](int row, int column, float& x, float& y) { ... });    // a map, in place
 //     stage.store(acc, Output<bf16>{...}, at);                                     // the copy engine stores

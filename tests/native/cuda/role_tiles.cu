@@ -10,17 +10,19 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
           const __grid_constant__ CUtensorMap c, const float* bias, typename Tile::Element* to,
           Extent extent) {
   extern __shared__ uint8_t shared[];
-  contract_tiles<Tile>({{Boxes{&a, 1}, Boxes{&b, 1}, extent}}, shared, [&](auto& acc, TileAt at, auto& out) {
-    for_each_pair(acc, [&](int, int column, float& x, float& y) {
-      column += at.column;
-      if (column < extent.columns) x += bias[column];
-      if (column + 1 < extent.columns) y += bias[column + 1];
-    });
-    out.store(acc,
-              Output<typename Tile::Element>{&c, to, extent.columns, int64_t(extent.rows) * extent.columns,
-                                             extent.rows, extent.columns},
-              at);
-  });
+  contract_tiles<Tile, Product, 1>(
+      {{Boxes{&a, 1}, Boxes{&b, 1}, extent}}, shared, [&](auto& acc, TileAt at, auto& out) {
+        for_each_pair(acc, [&](int, int column, float& x, float& y) {
+          column += at.column;
+          if (column < extent.columns) x += bias[column];
+          if (column + 1 < extent.columns) y += bias[column + 1];
+        });
+        out.store(
+            acc,
+            Output<typename Tile::Element>{&c, to, extent.columns, int64_t(extent.rows) * extent.columns,
+                                           extent.rows, extent.columns},
+            at);
+      });
 }
 
 template <class Tile>
@@ -28,7 +30,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
     split(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, float* to,
           Extent extent) {
   extern __shared__ uint8_t shared[];
-  contract_split<Tile>({{Boxes{&a, 1}, Boxes{&b, 1}, extent}}, shared, [&](auto& acc, TileAt at) {
+  contract_split<Tile, Product, 1>({{Boxes{&a, 1}, Boxes{&b, 1}, extent}}, shared, [&](auto& acc, TileAt at) {
     for_each_pair(acc, [&](int row, int column, float& x, float& y) {
       row += at.row, column += at.column;
       if (row >= extent.rows) return;
@@ -49,7 +51,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
   };
   const auto keeps_a = [&](TileAt, int row, int k) { return k <= row; };
   const auto keeps_b = [&](TileAt, int column, int k) { return column <= k; };
-  contract_tiles<Tile>(
+  contract_tiles<Tile, Product, 1>(
       {{Boxes{&a, 1}, Boxes{&b, 1}, extent}}, shared,
       [&](auto& acc, TileAt at, auto&) {
         for_each_pair(acc, [&](int row, int column, float& x, float& y) {

@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
     roles(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
           const __grid_constant__ CUtensorMap map_c, Problem p, Output<typename Tile::Element> out) {
   extern __shared__ uint8_t shared[];
-  contract_tiles<Tile>(
+  contract_tiles<Tile, Product, 1>(
       {{Boxes{&map_a, p.share_a}, Boxes{&map_b, p.share_b}, p.extent}}, shared,
       [&](auto& acc, TileAt at, auto& stage) {
         for_each_pair(acc, [&](int r, int c, float& x, float& y) {
@@ -44,7 +44,7 @@ template <class Tile>
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
     split(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b, Problem p) {
   extern __shared__ uint8_t shared[];
-  contract_split<Tile>(
+  contract_split<Tile, Product, 1>(
       {{Boxes{&map_a, p.share_a}, Boxes{&map_b, p.share_b}, p.extent}}, shared, [&](auto& acc, TileAt at) {
         const auto store = [&](int r, int c, float x) {
           r += at.row, c += at.column;
