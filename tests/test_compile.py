@@ -152,7 +152,13 @@ def test_a_line_for_each_pass_is_shown(
     monkeypatch.setenv("LUMIGEN_DEBUG", "1")
     lower_model(make_model().trace(), {})
     lines = capsys.readouterr().err.splitlines()
-    assert [line.split()[0] for line in lines] == ["graph", "canonicalize", "fold", "share", "program"]
+    assert [line.split()[0] for line in lines] == [
+        "graph",
+        "canonicalize",
+        "fold",
+        "share",
+        "program",
+    ]
     assert lines[2].endswith("(unchanged)")
 
 

@@ -53,11 +53,11 @@ def causal(q: Any, k: Any, v: Any) -> Any:
 
 def turned(q: Any, k: Any, v: Any) -> Any:
     """Operands that lie along other axes, or are computed on their way; a bias that is read from memory."""
-    scores = q @ k.reshape(1, 4, -1, POSITIONS) * 0.125 + q[:, :, :, :1]
-    return scores.softmax(-1) @ v.reshape(1, 4, -1, POSITIONS).mT
+    scores = q @ k.reshape(q.shape[0], 4, -1, POSITIONS) * 0.125 + q[:, :, :, :1]
+    return scores.softmax(-1) @ v.reshape(q.shape[0], 4, -1, POSITIONS).mT
 
 
-def kernel(function: Any, features: int, dtype: Any, heads: int, batch: int = 1) -> LoweredKernel:
+def kernel(function: Any, features: int, dtype: Any, heads: int, batch: int = 64) -> LoweredKernel:
     entry = traced(
         function,
         q=lg.spec(batch, 4, POSITIONS, features, dtype=dtype),
