@@ -208,12 +208,13 @@ def test_f32_that_lies_otherwise(arch: str, tmp_path: Path) -> None:
     ("features", "batch"), [(f, b) for f in (16, 64, 128, 256) for b in (1, 32)]
 )
 def test_a_block_in_f32_fits_the_smallest_device(features: int, batch: int) -> None:
-    """99 KiB of shared memory: a tile of rows, two slots of the others, and a fragment where none of them has room."""
+    """99 KiB of shared memory: a tile of rows, slots of the others, and a fragment where none of them has room."""
     tile = kernel(causal, features, lg.f32, 2, batch).program.tile
     assert tile is not None
-    rows, columns, depth, step = (tile[s] for s in ("rows", "columns", "depth", "step"))
+    sites = ("rows", "columns", "depth", "step", "slots")
+    rows, columns, depth, step, slots = (tile[s] for s in sites)
     fragment = 0 if rows <= depth else rows * step
-    assert 4 * (rows * depth + 2 * step * (depth + columns) + fragment) <= 99 * 1024
+    assert 4 * (rows * depth + slots * step * (depth + columns) + fragment) <= 99 * 1024
 
 
 @pytest.mark.slow
@@ -221,7 +222,7 @@ def test_sums_beside_a_product_that_no_row_and_no_column_has(tmp_path: Path) -> 
     entry = traced(
         lambda x, y: (x @ x.mT) * y.square().sum(-1)[:, None, None],
         x=lg.spec(2, 4, 4),
-        y=lg.spec(2, 40),
+        y=lg.spec(2, 8),
     )
     for step in GRAPH_PASSES:
         entry = step(entry)

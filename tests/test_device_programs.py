@@ -117,7 +117,8 @@ def test_folds_around_a_contraction(name: str, dtype: Any, rng: np.random.Genera
     graph, model, on_cpu = folded(name, dtype)
     skeletons = [k.program.skeleton for k in model.kernels]
     before = ["simt"] * (name == "values_turned")  # each value is made once, for all queries
-    assert skeletons == [*before, "cascade"]
+    in_parts = name == "features_200" and dtype is not lg.f32  # few heads leave a GPU idle
+    assert skeletons == [*before, "cascade", *["simt"] * in_parts]
     assert len(on_cpu.kernels) == len(before) + 1
     for kernel in model.kernels:
         verify(kernel.program, name)

@@ -92,12 +92,20 @@ GATHERED: dict[str, Case] = {
 }
 ONE_BY_ONE: dict[str, Case] = {
     "three_channels": case(1, 6, 6, 3, padding=1),
+}
+COPIED: dict[str, Case] = {  # whose channels a copy puts side by side
     "channels_apart": (
         lambda x, w: F.conv2d(x, w, padding=1),
         {"x": lg.spec(1, 32, 6, 6, dtype=lg.f16), "w": lg.spec(8, 32, 3, 3, dtype=lg.f16)},
     ),
 }
-ALL = {**WINDOWS, **GATHERED, **ONE_BY_ONE}
+FLOATS: dict[str, Case] = {  # of 32 bits, which no copy is made of
+    "floats_apart": (
+        lambda x, w: F.conv2d(x, w, padding=1),
+        {"x": lg.spec(1, 32, 6, 6), "w": lg.spec(8, 32, 3, 3)},
+    ),
+}
+ALL = {**WINDOWS, **GATHERED, **ONE_BY_ONE, **COPIED, **FLOATS}
 
 
 def windowed(model: LoweredModel) -> list[LoweredKernel]:
@@ -107,7 +115,7 @@ def windowed(model: LoweredModel) -> list[LoweredKernel]:
 @pytest.mark.parametrize("name", ALL)
 def test_every_kernel_computes_the_graph(name: str, rng: np.random.Generator) -> None:
     graph, model = lowered(ALL[name], "sm_80", "sm_90a")
-    assert bool(windowed(model)) is (name in WINDOWS)
+    assert bool(windowed(model)) is (name in {**WINDOWS, **COPIED})
     for kernel in model.kernels:
         verify(kernel.program, name)
     every_variant_agrees(graph, model, {N: 2, H: 5, W: 8}, rng, name)
@@ -198,7 +206,7 @@ def test_what_a_major_decides_and_what_the_depth_does_is_the_place(name: str) ->
 
 def test_a_depth_is_in_the_order_of_memory() -> None:
     """Channels come last where memory has them side by side, and stay first where it does not."""
-    for name, last in (("edges", 64), ("channels_apart", 3)):
+    for name, last in (("edges", 64), ("floats_apart", 3)):
         _, model = lowered(ALL[name], "sm_80")
         (kernel,) = (k for k in model.kernels if k.program.skeleton == "pipeline")
         assert kernel.plan is not None

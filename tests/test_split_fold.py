@@ -173,8 +173,7 @@ def projected(x: Any, w: Any, keys: Any) -> Any:
 
 
 @pytest.mark.parametrize("keys", [300, 4096])
-@pytest.mark.parametrize("rows", [1, 4])
-@pytest.mark.parametrize("attends", [scaled, projected])
+@pytest.mark.parametrize(("attends", "rows"), [(scaled, 4), (projected, 1), (projected, 4)])
 def test_a_computed_query_is_stored_and_no_scores_are(attends: Any, rows: int, keys: int) -> None:
     """Whatever makes it, with weights that are inputs too, and however many keys there are."""
     wide = KEPT * WIDTH

@@ -105,17 +105,9 @@ def computed_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
     consumed tile by tile. Nor if all that becomes of the contraction are states of a row. Nor if all that reads it are
     products that are to compute it. Nor if integers that are read bound its loop, as a position does in a
     cache: only the loop of the reduction leaves out what lies beyond them.
-    Nor products of one row where their loop costs less than to store them. What is nested deeper than that is stored
-    from the inside: a fold around what is left may be one that a skeleton has.
+    Nor products of one row where their loop costs less than to store them.
     """
-    out: dict[Node, None] = {}
-    for f, stays in _wanted_operands(g, skeletons, n):
-        if not stays:
-            nested = (
-                x for m in g.inside(f) for x, held in _wanted_operands(g, skeletons, m) if held
-            )
-            out.update((_kept(g, x), None) for x in ([*nested] or [f]))
-    return list(out)
+    return [_kept(g, f) for f, stays in _wanted_operands(g, skeletons, n) if not stays]
 
 
 def large_values(g: CutGraph, _: Skeletons, n: Node) -> list[Node]:
@@ -298,10 +290,10 @@ def reductions_of_versions(g: CutGraph, skeletons: Skeletons) -> list[Node]:
 def refused_whole(g: CutGraph, skeletons: Skeletons) -> list[Node]:
     """What regions that would compute a contraction again and again are to read instead.
 
-    The last value on the way that a skeleton runs whole: then only what is done to it is not in the same kernel. Before
-    that what is computed for the scores of one row. Where there is neither, the operand of the reduction that the
-    contraction is inside, with all that is done to it on the way; the contraction itself where that operand is no node
-    of its own. Nothing where a skeleton runs the region whole; all of it where one does, but not as an output sees it.
+    The last value on the way that a skeleton runs whole: then only what is done to it is not in the same kernel. Where
+    there is none, the operand of the reduction that the contraction is inside, with all that is done to it on the way;
+    the contraction itself where that operand is no node of its own. Nothing where a skeleton runs the region whole; all
+    of it where one does, but not as an output sees it.
     """
     bounded = {node for n in g.order for node, stays in _wanted_operands(g, skeletons, n) if stays}
     together = {
@@ -322,9 +314,6 @@ def refused_whole(g: CutGraph, skeletons: Skeletons) -> list[Node]:
         if nested and not skeletons.runs_whole(g.region(root)):
             if mapped := [n for n in inside if _is_mapped(g, skeletons, n)]:
                 out.update(dict.fromkeys(mapped))
-                continue
-            if computed := _computed_for_scores(g, skeletons, inside):
-                out.update(dict.fromkeys(computed))
                 continue
             if whole := _last_whole(g, skeletons, root, inside):
                 out.update(dict.fromkeys(whole))
@@ -616,28 +605,6 @@ def _kept(g: CutGraph, n: Node) -> Node:
         return n
     is_stored = x in g.cut or x.op in SOURCES
     return _kept(g, x) if is_less and not is_stored else n
-
-
-def _computed_for_scores(g: CutGraph, skeletons: Skeletons, inside: list[Node]) -> list[Node]:
-    """What many products of one row multiply that is computed, as a query that is scaled, and that holds no product.
-
-    A fold around them multiplies what memory has. Operands of more rows are stored anyway.
-    """
-    out: dict[Node, None] = {}
-    for n in inside:
-        score = g.inlined(n)[1]
-        if n.op is not Op.SUM_REDUCE or not is_scored(score):
-            continue
-        for f, value in g.factors(n):
-            read = volume(free_axes(score) - free_axes(value))
-            known = f.op in SOURCES or f in g.cut or is_plain(value)
-            if (
-                not known
-                and read >= skeletons.storing.table
-                and not holds_scores(value, one_row=True)
-            ):
-                out[_kept(g, f)] = None
-    return list(out)
 
 
 def _innermost(g: CutGraph, nodes: list[Node]) -> list[Node]:
