@@ -159,7 +159,7 @@ def test_folds_of_deep_products_come_later_in_the_space(
     (whole,) = regions(graph, obligatory_cuts(graph))
     region = canonical(unify_axes(whole)).region
     loops, *later = CUDA.space(region)
-    assert {s.builder for s in loops.schedules} == {"simt"}
+    assert {s.builder for s in loops.schedules} <= {"simt", "across"}
     dims = {ROWS: 70, COLUMNS: 130, WIDE: 700}
     shapes = {b: [int(e.evaluate(dims)) for e in b.dims] for b in region.reads()}
     buffers = {

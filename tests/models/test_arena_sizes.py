@@ -32,7 +32,7 @@ SIZES: dict[tuple[str, str], dict[str, int]] = {
     ("minilm", "cpu"): {"embed": 16777216},
     ("minilm", "cuda:sm_90a"): {"embed": 10485760},
     ("vit", "cpu"): {"classify": 57344},
-    ("vit", "cuda:sm_90a"): {"classify": 28672},
+    ("vit", "cuda:sm_90a"): {"classify": 53248},
     ("gpt2", "cpu"): {"prefill": 163840, "decode": 3072},
     ("gpt2", "cuda:sm_90a"): {"prefill": 98304, "decode": 5632},
     ("llama", "cpu"): {"prefill": 24640, "decode": 640},
