@@ -152,19 +152,3 @@ def test_statistics_of_a_batch_are_one_launch() -> None:
     statistics, _ = assemble((("entry", graph),), CUDA).kernels
     assert len(statistics.region.stores) == 2
     assert statistics.program.tasks.const >= 2 * SM_80.multiprocessors
-
-
-@pytest.mark.parametrize(("rows", "are_few"), [(64, True), (8192, False)])
-def test_rows_that_weights_need_are_stored_where_they_are_few(rows: int, are_few: bool) -> None:
-    graph = traced(
-        lambda x, w: ((x @ w).softmax(1) * x).sum(1),
-        x=lg.spec(rows, 256, 1024, dtype=lg.f16),
-        w=lg.spec(1024, 1, dtype=lg.f16),
-    )
-    for step in GRAPH_PASSES:
-        graph = step(graph)
-    *_, before, last = assemble((("entry", graph),), CUDA).kernels
-    assert last.schedule is not None
-    assert (last.schedule.builder == "across") == are_few
-    stored = before.region.stores[-1].dst.dims
-    assert (stored == (rows,)) == are_few

@@ -83,7 +83,7 @@ CASES: dict[str, Case] = {
     "slopes of heads times distances": Case(
         lambda x: x - distance(128) * lg.exp2(-lg.arange(8).to(lg.f32))[:, None, None], SCORES, 2
     ),
-    "blocks": Case(lambda x: lg.where(blocks(128), x, -1e9), SCORES, 3),
+    "blocks": Case(lambda x: lg.where(blocks(128), x, -1e9), SCORES, 2),
     "a bias in an attention": Case(attention(lambda s: s - (distance(128) + 1).log()), HEADS, 2),
     "a causal attention": Case(attention(causal), HEADS, 1),
     "tables of angles": Case(rotated, {"x": lg.spec(BATCH, 8, 128, 32)}, 3),

@@ -404,7 +404,8 @@ def test_statistics_stay_f32(dtype: DType) -> None:
         lambda x: {"a": x - x.amax(-1, keepdim=True), "b": x.amax(-1) * 2}, x=spec(N, 40)
     )
     temps = [k.region.stores[0].dst.dtype for k in lowered(graph, dtype).kernels]
-    assert temps == [f32, dtype, dtype]
+    assert temps[0] is f32
+    assert set(temps[1:]) == {dtype}
 
 
 def places_of_least(y: Any) -> dict[str, Any]:
