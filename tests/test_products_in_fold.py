@@ -194,14 +194,17 @@ def learned_keys(x: lg.Tensor) -> lg.Tensor:
     return (x @ a).softmax(-1) @ b
 
 
-LEARNED = {"a": (16, 70), "b": (70, 24)}
+LEARNED = {"a": (16, 140), "b": (140, 24)}
 
 
 @pytest.mark.parametrize("function", [learned_queries, learned_keys])
 def test_operands_may_be_weights(function: Any, rng: np.random.Generator) -> None:
-    """Whether they are folded around or stored, the numbers are the graph's."""
-    graph, model = lowered_for_blocks((function, {"x": lg.spec(2, 50, 16, dtype=lg.bf16)}))
-    shapes = {"q": (2, 40, 16), "x": (2, 50, 16), **LEARNED}
+    """Blocks read them as they do others; only panels are of weights alone."""
+    graph, model = lowered_for_blocks((function, {"x": lg.spec(2, 150, 16, dtype=lg.bf16)}))
+    (kernel,) = model.kernels
+    assert kernel.schedule is not None
+    assert kernel.schedule.builder == "stream"
+    shapes = {"q": (2, 40, 16), "x": (2, 150, 16), **LEARNED}
     values = {n: rng.normal(size=s).astype(lg.bf16.numpy) for n, s in shapes.items()}
     (expected,) = evaluate(graph, values, values).values()
     (found,) = run_entry(model, {"x": values["x"]}, values).values()

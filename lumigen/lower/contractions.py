@@ -98,20 +98,21 @@ def is_expanding(
     """Whether a factor, of `size` elements, is much larger than all its contractions read and all it is reduced to.
 
     What is read beside them, as a bias is, tiles read no more often than a loop that stores the factor. `is_short`:
-    the loop over its tiles costs less than to store it. It need not be larger then, unless weights in panels are among
-    what it is made of, which each tile reads again. Not where all its contractions are inside its own reductions: no
-    skeleton has tiles of one inside two.
+    the loop over its tiles costs less than to store it. It need not be larger then, unless weights are among what it is
+    made of, which each tile reads again. Not where all its contractions are inside its own reductions: no skeleton has
+    tiles of one inside two. Products with weights in panels, or of short rows, are consumed by products alone.
     """
     inner = [r for r in walk([value]) if isinstance(r, Reduce)]
     contractions = [r for r in inner if product_factors(r) is not None]
     if not any(contractions_beside(value, one_row=False)) or any(_nested(r) for r in contractions):
         return False
     made_of = {e.source for e in walk([value]) if isinstance(e, Read)}
-    weights = (b for b in made_of if storing.panels and b.role is Role.WEIGHT)
-    weighted = any(_feeds(b, contractions) for b in weights)
-    if weighted and not (contracts and len(list(reductions_beside(value))) == 1):
-        return False  # only a product consumes a product with weights tile by tile
-    limit = storing.row_of_weights if weighted else storing.row
+    weighted = any(b.role is Role.WEIGHT and _feeds(b, contractions) for b in made_of)
+    is_short_row = volume(free_axes(value) - frozenset(kept)) < storing.long_row
+    stored = weighted and (storing.panels or is_short_row)
+    if stored and not (contracts and len(list(reductions_beside(value))) == 1):
+        return False
+    limit = storing.row_of_weights if stored else storing.row
     row = volume(frozenset(kept) - free_axes(value))
     depth = max(volume(frozenset(r.axes)) for r in contractions)
     factors = [e for e in walk(contractions) if isinstance(e, Read)]

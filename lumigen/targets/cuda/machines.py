@@ -161,7 +161,7 @@ SM_80 = StreamingGpu(
         row=256,
         row_of_weights=1024,
         row_of_fold=512,
-        panels=True,
+        panels=False,
         steps=None,
     ),
     division=Division(
