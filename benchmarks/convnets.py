@@ -37,20 +37,6 @@ def image(name: str) -> np.ndarray:
     return np.random.default_rng(size).standard_normal((1, 3, size, size)).astype(np.float32)
 
 
-def networks() -> dict[str, Any]:
-    """In torch, with the same random weights in each process."""
-    import torch
-
-    torch.manual_seed(0)
-    found = convnet_models.make(torch.nn, torch.cat)
-    for net in found.values():
-        for module in net.eval().modules():
-            if isinstance(module, torch.nn.BatchNorm2d):
-                module.running_mean.normal_(0, 0.1)
-                module.running_var.uniform_(0.5, 1.5)
-    return found
-
-
 # --- peers: what each worker does -----------------------------------------------------------------
 
 
@@ -89,7 +75,7 @@ def torch_compile_peer(job: Job) -> dict[str, Case]:
 
     torch.set_num_threads(job["threads"])
     inductor.freezing = True
-    nets = networks()
+    nets = convnet_models.networks()
 
     def case(name: str) -> Case:
         compiled, x = torch.compile(nets[name], dynamic=False), torch.from_numpy(image(name))
@@ -128,7 +114,7 @@ def emit(name: str, work: Path) -> None:
         SIZES[name],
         work / f"{name}.safetensors",
     )
-    state = networks()[name].state_dict().items()
+    state = convnet_models.networks()[name].state_dict().items()
     save_file({k: v.contiguous() for k, v in state if not k.endswith("num_batches_tracked")}, file)
     model = lg.Model(name, net)
 
@@ -148,7 +134,9 @@ def export(name: str, work: Path) -> None:
     more = {"external_data": False} if has_script else {"opset_version": 17}
     x = (torch.from_numpy(image(name)),)
     file = work / f"{name}.onnx"
-    torch.onnx.export(networks()[name], x, file, input_names=["x"], dynamo=has_script, **more)
+    torch.onnx.export(
+        convnet_models.networks()[name], x, file, input_names=["x"], dynamo=has_script, **more
+    )
 
 
 def references() -> dict[str, np.ndarray]:
@@ -158,7 +146,7 @@ def references() -> dict[str, np.ndarray]:
     with torch.no_grad():
         return {
             name: net.double()(torch.from_numpy(image(name)).double()).numpy()
-            for name, net in networks().items()
+            for name, net in convnet_models.networks().items()
         }
 
 

@@ -41,18 +41,6 @@ IMAGES = {
 }  # channels, height and width
 
 
-def networks() -> dict[str, Any]:
-    """In torch, with the same random weights each time."""
-    torch.manual_seed(0)
-    found = convnet_models.make(torch.nn, torch.cat)
-    for net in found.values():
-        for module in net.eval().modules():
-            if isinstance(module, torch.nn.BatchNorm2d):
-                module.running_mean.normal_(0, 0.1)
-                module.running_var.uniform_(0.5, 1.5)
-    return found
-
-
 def emit(name: str, batches: Sequence[int], work: Path) -> None:
     """The project with an entry for each batch, without the stored numbers of its own tests."""
     channels, size = IMAGES[name]
@@ -77,7 +65,7 @@ def weights_of(net: torch.nn.Module, file: Path) -> Path:
 
 
 def run(name: str, batches: Sequence[int], options: argparse.Namespace) -> None:
-    net = networks()[name]
+    net = convnet_models.networks()[name]
     file = weights_of(net, options.work / f"{name}-cuda.safetensors")
     stream = torch.cuda.Stream()
     with torch.no_grad(), torch.cuda.stream(stream):

@@ -28,7 +28,7 @@ from lumigen.graph import Edge, Graph, Node, contiguous, edge, rebuild, source, 
 from lumigen.index import ix
 from lumigen.model_weights import check_weights
 from lumigen.ops import Op
-from lumigen.weights import Weights
+from lumigen.weights import Weights, named_array
 
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
@@ -161,6 +161,8 @@ def quantised(
     found = replace(traced, entries=entries, weights=tuple(chain.from_iterable(specs)))
     if weights is None:
         return Quantised(found, None, ())
+    if not isinstance(weights, Weights):
+        weights = {each: named_array("compile", each, a) for each, a in weights.items()}
     check_weights(traced, weights)
     read: dict[str, Array] = {}
     errors: list[Error] = []

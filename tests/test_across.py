@@ -152,3 +152,19 @@ def test_statistics_of_a_batch_are_one_launch() -> None:
     statistics, _ = assemble((("entry", graph),), CUDA).kernels
     assert len(statistics.region.stores) == 2
     assert statistics.program.tasks.const >= 2 * SM_80.multiprocessors
+
+
+@pytest.mark.parametrize("rows", [64, 8192])
+def test_pooling_by_attention_stores_its_weights_and_no_more(rows: int) -> None:
+    graph = traced(
+        lambda x, w: ((x @ w).softmax(1) * x).sum(1),
+        x=lg.spec(rows, 256, 1024, dtype=lg.f16),
+        w=lg.spec(1024, 1, dtype=lg.f16),
+    )
+    for step in GRAPH_PASSES:
+        graph = step(graph)
+    *before, last = assemble((("entry", graph),), CUDA).kernels
+    assert last.schedule is not None
+    assert last.schedule.builder == "across"
+    stored = [s.dst.dims for k in before for s in k.region.stores]
+    assert stored == [(rows, 256, 1)] * 2
