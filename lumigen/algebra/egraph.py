@@ -175,7 +175,7 @@ def _condition(fact: Fact) -> tuple[str, ...]:
         "positive": (f"(Positive {value})",),
         "float": (f"(= t_{value} (Type {value}))", f"(Float t_{value})"),
         "reduced": (f"(Reduced {value})",),
-        "number_above_zero": (f"(= {value} (Num n_{value}))", f"(AboveZero n_{value})"),
+        "number": (f"(= {value} (Num n_{value}))",),
         "whole": (f"(Whole {value})",),
     }[fact.kind]
 

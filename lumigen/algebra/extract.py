@@ -40,7 +40,10 @@ class Prices:
     once: bool
 
     @staticmethod
-    def of(steps: Steps, *, once: bool) -> Prices:
+    def of(steps: Steps | None, *, once: bool) -> Prices:
+        """Those of a machine; where its row has none, proportions that choose what is worth measuring."""
+        if steps is None:
+            return Prices(1, 4, 1 / 8, 4, once)
         return Prices(steps.vector, steps.function, steps.product, steps.far / ELEMENT, once)
 
 
@@ -86,11 +89,13 @@ def _type_of(t: Term, leaf: Leaf | None, args: list[str]) -> str:
 def extracted(found: Classes, block: Block, prices: Prices) -> Program | None:
     """The cheapest program in the e-graph that is found; None if none is found that is no circle.
 
-    Of each class the cheapest node by itself first, which counts what two of its users share for both; then one node
-    after another is changed, as long as all of the program gets cheaper.
+    Of each class the cheapest node by itself first, which counts what two of its users share for both, and the block
+    as it is; from either one node after another is changed, as long as all of the program gets cheaper.
     """
     extraction = _Extraction(found, block, prices)
-    return extraction.program(extraction.improved(extraction.greedy()))
+    greedy = extraction.greedy()
+    starts = [greedy, greedy | extraction.own()]
+    return extraction.program(min(map(extraction.improved, starts), key=extraction.cost))
 
 
 @dataclass(frozen=True)
@@ -156,6 +161,17 @@ class _Extraction:
             if not todo:
                 break
         return best
+
+    def own(self) -> Ways:
+        """The block as it is."""
+        of = {n: c for c, nodes in self.found.nodes.items() for n in nodes}
+        places: list[str] = []
+        out: Ways = {}
+        for t in self.block.terms:
+            n = ENode(t.kind, tuple(places[a] for a in t.args), t.label)
+            places.append(of[n])
+            out.setdefault(of[n], Way(n))
+        return out
 
     def _parts(
         self, c: str, w: Way, best: Ways, costs: Mapping[str, Costs]
@@ -227,6 +243,9 @@ class _Extraction:
             return out
         if n.kind in REDUCED.values():
             return out | self._reduction(c, n, ways)
+        if n.kind is Kind.MOVE:  # what is moved after it was computed is stored before
+            stored = [a for a in n.args if self._is_computed(ways[a])]
+            return out | {f"stored {a}": 2 * self._bytes(a) * prices.byte for a in stored}
         is_function = n.kind is Kind.MAP and n.label in FUNCTIONS
         step = prices.function if is_function else prices.step
         return {f"= {c}": self.points[c] * step}
@@ -249,7 +268,9 @@ class _Extraction:
         return n.args if free[a] - free[b] and free[b] - free[a] else ()
 
     def _is_computed(self, w: Way) -> bool:
-        """Whether it is neither stored anyway nor read as it is."""
+        """Whether it is neither stored anyway nor read as it is, or moved."""
+        if w.node.kind is Kind.MOVE:
+            return False
         return bool(w.node.args) and not w.is_made_once and w.node.kind not in REDUCED.values()
 
     def _bytes(self, c: str) -> float:

@@ -173,8 +173,8 @@ class _Naming:
         return Named(block, tuple(self.leaves), tuple(self.moves), axes, shown)
 
     def _axis(self, n: Node, at: int) -> Axis | None:
-        """The axis of a position; None where there is one point."""
-        extent = positions_of(n)[at]
+        """The axis of a position, or of a dimension of what is outside; None where there is one point."""
+        extent = (positions_of(n) if n in self.inside else n.shape)[at]
         if extent == 1:
             return None
         key = self.classes.find((n, at))
@@ -213,12 +213,18 @@ class _Naming:
                 return self._added(Kind.NUM, (), f"{e.dtype} {literal.text}")
         seen = self._seen(n, e)
         if e.node in self.inside:
-            takes = self._dims(e.node)
-            move = Move(_names(takes), tuple(sorted(a.name for a in seen.axes)), not seen.valid)
-            label = _number(self.moves, (takes, seen), move)
-            return self._added(Kind.MOVE, (self.place[e.node],), str(label))
+            return self._moved(self.place[e.node], self._dims(e.node), seen)
+        if not seen.valid and _repeats(e, seen):
+            dims = tuple(self._axis(e.node, d) for d in range(len(e.node.shape)))
+            own = Seen(tuple(ix(0) if a is None else ix(a) for a in dims))
+            label = _number(self.leaves, (e.node, own), self._leaf(e, own))
+            return self._moved(self._added(Kind.LEAF, (), str(label)), dims, seen)
         label = _number(self.leaves, (e.node, seen), self._leaf(e, seen))
         return self._added(Kind.LEAF, (), str(label))
+
+    def _moved(self, place: int, takes: tuple[Axis | None, ...], seen: Seen) -> int:
+        move = Move(_names(takes), tuple(sorted(a.name for a in seen.axes)), not seen.valid)
+        return self._added(Kind.MOVE, (place,), str(_number(self.moves, (takes, seen), move)))
 
     def _seen(self, n: Node, e: Edge) -> Seen:
         """The operand at the named axes of its user."""
@@ -235,6 +241,11 @@ class _Naming:
         )
         is_made = e.node.op in {Op.CONST, Op.IOTA}
         return Leaf(axes, str(e.dtype), 0 if is_made else read * e.dtype.itemsize, e.node in self.fixed)
+
+
+def _repeats(e: Edge, seen: Seen) -> bool:
+    """Whether a view shows elements several times, otherwise than along an axis of its own, as windows do."""
+    return size_of(product(e.node.shape)) < size_of(product(tuple(a.extent for a in seen.axes)))
 
 
 def _names(axes: Sequence[Axis | None]) -> tuple[str, ...]:

@@ -52,6 +52,16 @@ def is_float(value: str) -> Fact:
     return Fact("float", (value,))
 
 
+def number(value: str) -> Fact:
+    """The value is a constant."""
+    return Fact("number", (value,))
+
+
+def whole(move: str) -> Fact:
+    """All that the move gives is of its operand."""
+    return Fact("whole", (move,))
+
+
 def reduced(axes: str) -> Fact:
     """Some sum of the block is over these axes."""
     return Fact("reduced", (axes,))
@@ -202,11 +212,18 @@ RULES = (
         EXACT,
         "(Max s (Mul a c))",
         "(Mul (Max s a) c)",
-        Fact("number_above_zero", ("c",)),
+        number("c"),
+        positive("c"),
     ),
     # What is done to each element may be done before it is moved, or after.
-    _rule("map_before_move", EXACT, "(Map f (Move v a))", "(Move v (Map f a))", Fact("whole", ("v",))),
-    _rule("map_after_move", EXACT, "(Move v (Map f a))", "(Map f (Move v a))", Fact("whole", ("v",))),
+    _rule("map_before_move", EXACT, "(Map f (Move v a))", "(Move v (Map f a))", whole("v")),
+    _rule("map_after_move", EXACT, "(Move v (Map f a))", "(Map f (Move v a))", whole("v")),
+    _rule(
+        "scale_before_move", EXACT, "(Mul (Move v a) c)", "(Move v (Mul a c))", whole("v"), number("c")
+    ),
+    _rule(
+        "shift_before_move", EXACT, "(Add (Move v a) c)", "(Move v (Add a c))", whole("v"), number("c")
+    ),
 )
 BY_NAME = {r.name: r for r in RULES}
 

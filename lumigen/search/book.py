@@ -35,9 +35,13 @@ class Found:
 
 @dataclass(frozen=True)
 class Book:
-    """What regions run as, by `key_of`; others run as the heuristic says."""
+    """What regions run as, by `key_of`; others run as the heuristic says.
+
+    `algebra` says which rules the model was rewritten by before (`algebra.variants`); empty: by none.
+    """
 
     found: Mapping[str, Found]
+    algebra: str = ""
 
     def pick(self, device: Device, canonical: Region, named: Region) -> Candidate | None:
         """The candidate that a region runs as; None where the book has none that is legal."""
@@ -49,8 +53,13 @@ class Book:
         return any(r is not None and key_of(r) in self.found for r in regions)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether a model compiles as without it."""
+        return not self.found and not self.algebra
+
+    @property
     def digest(self) -> str:
-        """Of all choices."""
+        """Of all that it says."""
         return hashlib.sha256(text_of(self).encode()).hexdigest()
 
 
@@ -70,7 +79,8 @@ def text_of(book: Book) -> str:
         for key in sorted(book.found)
     ]
     body = ",\n".join(rows)
-    return f'{{\n  "format": {FORMAT},\n  "regions": {{\n{body}\n  }}\n}}\n'
+    algebra = f'  "algebra": {json.dumps(book.algebra)},\n' if book.algebra else ""
+    return f'{{\n  "format": {FORMAT},\n{algebra}  "regions": {{\n{body}\n  }}\n}}\n'
 
 
 def book_of(text: str, where: str) -> Book:
@@ -78,7 +88,8 @@ def book_of(text: str, where: str) -> Book:
     try:
         whole: Any = json.loads(text)
         regions = {FORMAT: whole["regions"]}[whole["format"]]
-        return Book({str(key): found_of(o) for key, o in regions.items()})
+        found = {str(key): found_of(o) for key, o in regions.items()}
+        return Book(found, str(whole.get("algebra", "")))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as why:
         expected = "a file that a search has written, as schedules.json of a project"
         raise BadArgument(op="compile", name="schedules", value=where, expected=expected) from why

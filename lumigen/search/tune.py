@@ -47,12 +47,16 @@ Choices = Mapping[Region, Choice]
 
 @dataclass(frozen=True)
 class Terms:
-    """What a search is given: seconds, threads that compile or run, which random data, if caches are cold."""
+    """What a search is given: seconds, threads that compile or run, which random data, if caches are cold.
+
+    Of the seconds some may be `spent`.
+    """
 
     seconds: float
     threads: int
     seed: int = 0
     cold: bool = False
+    spent: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -209,7 +213,7 @@ def tune(
     loses a trial and nothing else. What an earlier search of at least as many seconds found is taken; if that was on
     another day, after it was measured again.
     """
-    clock = Clock(monotonic() + terms.seconds, terms.threads, 2 * CONFIRMED + 1)
+    clock = Clock(monotonic() + terms.seconds - terms.spent, terms.threads, 2 * CONFIRMED + 1)
     model = _Searched.of(entries, target, dtype, measuring.features())
     place = winners.Kept.of(measuring, terms.threads, model.regions, cold=terms.cold)
     known = winners.known(place, terms.seconds)
