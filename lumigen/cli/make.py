@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from lumigen.algebra.numerics import Numerics
 from lumigen.cli import start
 from lumigen.cli.checkpoint import say_of_checkpoint
 from lumigen.cli.onnx_model import say_explained
@@ -90,6 +91,12 @@ def new(name: str, as_json: bool) -> None:
     help="With --tune: measure each kernel with caches that have nothing of what it reads.",
 )
 @click.option(
+    "--numerics",
+    type=click.Choice([n.value for n in Numerics]),
+    help="Which equal programs may be chosen: of the same bits (strict), of other roundings (default, with --tune), "
+    "or equal as real numbers (fast).",
+)
+@click.option(
     "--schedules",
     metavar="FILE",
     help="Take what a search has found, the schedules.json of its project, without one.",
@@ -133,6 +140,7 @@ def compile_command(
     tune: float | None,
     seed: int | None,
     cold: bool,
+    numerics: str | None,
     schedules: str | None,
     weights_dtype: str | None,
     keep: tuple[str, ...],
@@ -183,6 +191,7 @@ def compile_command(
             schedules=schedules,
             seed=seed,
             cold=cold,
+            numerics=numerics,
             isa=isa,
         )
     for note in filter(None, (way, errors, summary.note, *stages.said)):

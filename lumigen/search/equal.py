@@ -1,0 +1,160 @@
+"""equal: programs that are equal to a model's, of which one is chosen before its kernels are searched.
+
+The algebra proposes a program for each of a few sets of rules. They run beside the model as it is, in alternation, all
+as the heuristic says; one that is not faster by more than noise is left. Without a search the numerics `fast` take what
+the estimates say, and everything else leaves the model as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import reduce
+from statistics import median
+from time import monotonic
+from typing import Any
+
+import numpy.typing as npt
+
+from lumigen.algebra.numerics import Numerics
+from lumigen.algebra.process import answers
+from lumigen.algebra.rewriting import Parts, Rewritten, rewritten
+from lumigen.algebra.variants import variant_of, variants
+from lumigen.dtype import DType, f32
+from lumigen.frontend import Traced
+from lumigen.lower import GRAPH_PASSES
+from lumigen.lower.assemble import LoweredModel, assemble
+from lumigen.lower.retype import retype
+from lumigen.measuring import Measuring
+from lumigen.passes import Entries, show_entries
+from lumigen.search import winners
+from lumigen.search.book import Book, Found
+from lumigen.search.choice import Choice
+from lumigen.search.climb import Times, is_better, mean
+from lumigen.search.samples import samples_of
+from lumigen.search.trial import Job, Trials
+from lumigen.search.tune import DATA, Terms
+from lumigen.target import TARGETS
+from lumigen.target_row import Target
+from lumigen.weights import Weights
+
+Given = Weights | Mapping[str, npt.NDArray[Any]] | None
+SHARE = 0.4  # of a search's time that the choice of a program may take
+RUNS = 3  # of each program, in alternation
+LACKING = "the algebra is left out, as egglog is not installed: pip install 'lumigen[search]'"
+
+
+@dataclass(frozen=True)
+class Equal:
+    """A model that computes the same, with its weights. `algebra` is how a book says it; empty: it is as it was."""
+
+    traced: Traced
+    weights: Given
+    algebra: str = ""
+    rules: Mapping[str, int] | None = None
+
+
+def by_text(traced: Traced, weights: Given, target: Target, algebra: str) -> Equal | None:
+    """The program that one variant gives; None where it finds none that is cheaper. egglog has to be here."""
+    machine = TARGETS[target.name].device.machine
+    parts = Parts.of(traced)
+    (found,) = answers(parts.distinct, [variant_of(algebra, machine)])
+    made = rewritten(parts, found, weights)
+    return None if made is None else Equal(made.traced, made.weights, algebra, made.rules)
+
+
+def proposed(
+    traced: Traced, weights: Given, target: Target, dtype: DType, numerics: Numerics
+) -> list[Equal]:
+    """The programs of all variants that a user allows, each once, the one that is estimated as fastest first."""
+    machine = TARGETS[target.name].device.machine
+    texts = [*variants(numerics, dtype, has_weights=weights is not None)]
+    parts = Parts.of(traced)
+    found = answers(parts.distinct, [variant_of(text, machine) for text in texts])
+    out: dict[Entries, tuple[str, Rewritten]] = {}
+    for text, each in zip(texts, found, strict=True):
+        made = rewritten(parts, each, weights)
+        if made is not None:
+            out[made.traced.entries] = text, made  # of two that are alike the one of fewer rules
+    order = sorted(out.values(), key=lambda one: one[1].gain)
+    return [Equal(made.traced, made.weights, text, made.rules) for text, made in order]
+
+
+def chosen(
+    given: Equal,
+    target: Target,
+    measuring: Measuring,
+    dtype: DType,
+    numerics: Numerics,
+    terms: Terms,
+) -> Equal:
+    """The program that is fastest here; what it was on this machine is remembered for the day."""
+    key = f"algebra {numerics.value} {given.weights is not None} {dtype.name}"
+    bare = tuple((name, replace(g, lines={})) for name, g in given.traced.entries)
+    model = [key, target.text, show_entries(bare)]
+    place = winners.Kept.of(measuring, terms.threads, model, cold=terms.cold)
+    texts = ["", *variants(numerics, dtype, has_weights=given.weights is not None)]
+    known = winners.known(replace(place, regions=frozenset({key})), terms.seconds)
+    if known.are_of_today and key in known.book.found:
+        text = texts[known.book.found[key].choice.first]
+        same = by_text(given.traced, given.weights, target, text) if text else None
+        return same or given
+    each = [given, *proposed(given.traced, given.weights, target, dtype, numerics)]
+    seconds = _measured(each, target, measuring, dtype, terms) if each[1:] else [(1.0,)]
+    best = min(
+        (i for i, s in enumerate(seconds) if s and is_better(s, seconds[0])),
+        key=lambda i: mean(seconds[i]),
+        default=0,
+    )
+    number = Choice(texts.index(each[best].algebra), (), ())
+    found = Found(number, mean(seconds[best]), mean(seconds[0]))
+    if seconds[0]:
+        winners.keep({}, {key: found}, place, terms.seconds)
+    return each[best]
+
+
+def lowered(traced: Traced, target: Target, dtype: DType) -> LoweredModel:
+    """A model as the heuristic has it."""
+    narrow = (lambda g: g) if dtype is f32 else (lambda g: retype(g, dtype))
+    entries = tuple(
+        (name, reduce(lambda g, step: step(g), (narrow, *GRAPH_PASSES), g))
+        for name, g in traced.entries
+    )
+    device = TARGETS[target.name].device
+    return assemble(entries, device, dtype=dtype, architectures=target.architectures)
+
+
+def _measured(
+    each: Sequence[Equal], target: Target, measuring: Measuring, dtype: DType, terms: Terms
+) -> list[Times]:
+    """The seconds of one run of each, at all samples; none of one that does not run, or was not reached."""
+    end = monotonic() + terms.seconds * SHARE
+    with ExitStack() as stack:
+        lanes: list[tuple[Trials, Job] | None] = []
+        for one in each:
+            model = lowered(one.traced, target, dtype)
+            trials = stack.enter_context(_trials(model, target, measuring, terms))
+            left = end - monotonic()
+            (job,) = trials.build([model], left) if left > 0 else (None,)
+            runs = job is not None and trials.begin(job) is not None
+            lanes.append((trials, job) if runs and job is not None else None)
+            if lanes[0] is None:
+                return [() for _ in each]
+        times: list[list[Times]] = [[] for _ in each]
+        for _ in range(RUNS):
+            for lane, found in zip(lanes, times, strict=True):
+                timed = lane[0].run(lane[1]) if lane else None
+                if timed is not None and not timed.wrong:
+                    found.append(timed.run)
+    return [
+        tuple(map(median, zip(*found, strict=True))) if len(found) == RUNS else ()
+        for found in times
+    ]
+
+
+def _trials(model: LoweredModel, target: Target, measuring: Measuring, terms: Terms) -> Trials:
+    kernels = {k.name: k for k in model.kernels}
+    memory = min(measuring.memory(), int(DATA * terms.seconds))
+    samples = {p.entry: samples_of(p, kernels, memory) for p in model.programs}
+    return Trials(target, measuring, samples, terms.threads, seed=terms.seed, cold=terms.cold)
