@@ -340,6 +340,7 @@ def compile(
             originals=originals,
             tune=tune,
             schedules=schedules,
+            numerics=numerics,
             isa=isa,
         )
         if summary.note:

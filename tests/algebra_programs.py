@@ -28,9 +28,7 @@ class Weights(nn.Module):
 
 def low_rank() -> lg.Traced:
     net = Weights(a=(96, 4), b=(4, 80))
-    return _traced(
-        "low_rank", net, lambda x: {"y": x @ (net.a @ net.b)}, x=lg.spec(ROWS, 96)
-    )
+    return _traced("low_rank", net, lambda x: {"y": x @ (net.a @ net.b)}, x=lg.spec(ROWS, 96))
 
 
 def low_rank_given() -> lg.Traced:
@@ -105,7 +103,8 @@ class Layer(nn.Module):
     def forward(self, x: lg.Tensor, cos: lg.Tensor, sin: lg.Tensor) -> lg.Tensor:
         h = self.before(x)
         q, k, v = (
-            f(h).reshape(h.shape[0], self.heads, -1).transpose(0, 1) for f in (self.q, self.k, self.v)
+            f(h).reshape(h.shape[0], self.heads, -1).transpose(0, 1)
+            for f in (self.q, self.k, self.v)
         )
         q, k = (_turned(a, cos, sin) for a in (q, k))
         scores = (q @ k.transpose(1, 2) / 4).softmax(-1)
@@ -128,7 +127,12 @@ def transformer(layers: int = 2) -> lg.Traced:
         return {"y": x}
 
     return _traced(
-        "transformer", net, function, x=lg.spec(ROWS, 64), cos=lg.spec(ROWS, 16), sin=lg.spec(ROWS, 16)
+        "transformer",
+        net,
+        function,
+        x=lg.spec(ROWS, 64),
+        cos=lg.spec(ROWS, 16),
+        sin=lg.spec(ROWS, 16),
     )
 
 

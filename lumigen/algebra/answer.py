@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lumigen.algebra.egraph import Classes, EGraph, ENode
-from lumigen.algebra.extract import Prices, Program, as_it_is, extracted
+from lumigen.algebra.extract import EqualProgram, Prices, as_it_is, extracted
 from lumigen.algebra.meaning import Array, Meaning
 from lumigen.algebra.rules import BY_NAME, AlgebraRule
 from lumigen.algebra.terms import Block
@@ -24,7 +24,7 @@ LEAST, SIZES = 2, 3  # the fewest points of an axis in a comparison, and how man
 
 
 @dataclass(frozen=True)
-class Variant:
+class RuleSet:
     """The rules that may be used, by name, and what things cost."""
 
     rules: tuple[str, ...]
@@ -38,14 +38,14 @@ class Answer:
     `before` is what the block costs; `size` counts the e-nodes of its e-graph.
     """
 
-    program: Program | None
+    program: EqualProgram | None
     rules: tuple[str, ...]
     before: float
     size: int
     is_saturated: bool
 
 
-def answer(graph: EGraph, block: Block, variant: Variant) -> Answer:
+def answer(graph: EGraph, block: Block, variant: RuleSet) -> Answer:
     """What the rules of a variant make of a block."""
     rules = [BY_NAME[name] for name in variant.rules]
     plain = extracted(as_it_is(block), block, replace(variant.prices, once=False))
@@ -59,7 +59,7 @@ def answer(graph: EGraph, block: Block, variant: Variant) -> Answer:
 
 
 def needed(
-    graph: EGraph, block: Block, program: Program, rules: Sequence[AlgebraRule]
+    graph: EGraph, block: Block, program: EqualProgram, rules: Sequence[AlgebraRule]
 ) -> tuple[str, ...]:
     """Rules that the program is equal to the block by, of which none can be left out."""
     kept = list(rules)
@@ -70,7 +70,7 @@ def needed(
     return tuple(r.name for r in kept)
 
 
-def holds(found: Classes, program: Program) -> bool:
+def holds(found: Classes, program: EqualProgram) -> bool:
     """Whether the program is in the e-graph, with its roots in the classes of the block's."""
     of = {n: c for c, nodes in found.nodes.items() for n in nodes}
     places: list[str] = []
@@ -82,25 +82,30 @@ def holds(found: Classes, program: Program) -> bool:
     return tuple(places[r] for r in program.roots) == found.roots
 
 
-def agrees(block: Block, program: Program) -> bool:
-    """Whether both give the same on random numbers."""
+def agrees(block: Block, program: EqualProgram) -> bool:
+    """Whether both give the same on random numbers, of either sign and positive: some have no root or logarithm."""
     rng = np.random.default_rng(0)
     sizes = {a: LEAST + i % SIZES for i, (a, _) in enumerate(block.sizes)}
-    meaning = Meaning(block, sizes, random_leaves(block, sizes, rng))
-    wanted, made = meaning.values(block.terms), meaning.values(program.terms)
-    pairs = zip(block.roots, program.roots, strict=True)
-    return all(are_near(wanted[a], made[b]) for a, b in pairs)
+    for is_positive in (False, True):
+        leaves = random_leaves(block, sizes, rng, is_positive=is_positive)
+        meaning = Meaning(block, sizes, leaves)
+        wanted, made = meaning.values(block.terms), meaning.values(program.terms)
+        pairs = zip(block.roots, program.roots, strict=True)
+        if not all(are_near(wanted[a], made[b]) for a, b in pairs):
+            return False
+    return True
 
 
 def random_leaves(
-    block: Block, sizes: Mapping[str, int], rng: np.random.Generator
+    block: Block, sizes: Mapping[str, int], rng: np.random.Generator, *, is_positive: bool = False
 ) -> list[Array]:
-    """A value for each leaf: normal floats, small integers, masks."""
+    """A value for each leaf: normal floats, or their magnitudes; integers that are 0 or 1; masks."""
     shape = Meaning(block, sizes, ()).shape
     out: list[Array] = []
     for leaf in block.leaves:
         dtype, of = DTYPES[leaf.dtype], shape(leaf.axes)
         made = rng.standard_normal(of) if dtype.is_float else rng.integers(0, 2, of)
+        made = np.abs(made) if is_positive else made
         out.append(made.astype(np.float64 if dtype.is_float else dtype.numpy))
     return out
 

@@ -16,7 +16,7 @@ from itertools import product
 from typing import Any
 
 from lumigen.algebra.rules import RULES, AlgebraRule, Fact
-from lumigen.algebra.terms import GIVEN, REDUCED, Axes, Block, Kind, Term, label_of
+from lumigen.algebra.terms import GIVEN, REDUCED, Axes, AxisTerm, Block, TermKind, label_of
 from lumigen.dtype import DTYPES
 
 ROUNDS = 24  # of rules; blocks of layers are saturated after about ten
@@ -54,7 +54,7 @@ def is_here() -> bool:
 class ENode:
     """A term whose operands are classes."""
 
-    kind: Kind
+    kind: TermKind
     args: tuple[str, ...]
     label: str
 
@@ -82,7 +82,7 @@ class EGraph:
     """The rules as egglog has them, for one block after another. egglog has to be here."""
 
     def __init__(self) -> None:
-        from egglog import bindings  # noqa: PLC0415 - an extra, which takes a while to import
+        from egglog import bindings
 
         self.graph = bindings.EGraph()
         self._run("\n".join([DECLARED, *_fact_rules(), *_rules(RULES)]))
@@ -94,12 +94,11 @@ class EGraph:
         """The block with all that some of RULES make of it, as far as ROUNDS and MOST allow."""
         self._run("\n".join(["(push)", *_terms(block)]))
         each = " ".join(f"(run {r.name})" for r in rules)
-        is_saturated, size = not rules, 0
+        is_saturated = not rules
         for _ in range(ROUNDS if rules else 0):
             (report,) = self._run(f"(run-schedule (saturate (run facts)) {each})")
-            size, before = _size(self._run("(print-size)")), size
             is_saturated = not report.report.updated
-            if is_saturated or size > MOST:
+            if is_saturated or _size(self._run("(print-size)")) > MOST:
                 break
         self._run("(run-schedule (saturate (run facts)))")
         found = json.loads(self.graph.serialize([]).to_json())
@@ -108,7 +107,7 @@ class EGraph:
 
 
 def _size(printed: Sequence[Any]) -> int:
-    kinds = {k.value for k in Kind}
+    kinds = {k.value for k in TermKind}
     return sum(count for name, count in printed[0].sizes if name in kinds)
 
 
@@ -182,14 +181,14 @@ def _condition(fact: Fact) -> tuple[str, ...]:
 
 def _read(text: str) -> Pattern:
     stack: list[list[Pattern]] = [[]]
-    for token in re.findall(r"[()]|[^\s()]+", text):
-        if token == "(":
+    for word in re.findall(r"[()]|[^\s()]+", text):
+        if word == "(":
             stack.append([])
-        elif token == ")":
+        elif word == ")":
             done = tuple(stack.pop())
             stack[-1].append(done)
         else:
-            stack[-1].append(token)
+            stack[-1].append(word)
     return stack[0][0]
 
 
@@ -222,7 +221,7 @@ def _terms(block: Block) -> Iterator[str]:
         yield from _label_facts(t, block)
         label = _set(t.axes) if t.kind in REDUCED.values() else f'"{t.label}"' if t.label else ""
         yield f"(let $t{i} ({t.kind.value} {label} {args}))"
-        if t.kind is Kind.LEAF:
+        if t.kind is TermKind.LEAF:
             leaf = block.leaves[int(t.label)]
             yield f"({'Fixed' if leaf.is_fixed else 'Given'} $t{i})"
             yield f'(set (Free $t{i}) {_set(leaf.axes)}) (set (Type $t{i}) "{leaf.dtype}")'
@@ -230,18 +229,18 @@ def _terms(block: Block) -> Iterator[str]:
         yield f"(Root {i} $t{r})"
 
 
-def _label_facts(t: Term, block: Block) -> Iterator[str]:
-    if t.kind is Kind.MOVE:
+def _label_facts(t: AxisTerm, block: Block) -> Iterator[str]:
+    if t.kind is TermKind.MOVE:
         move = block.moves[int(t.label)]
         yield f'(set (Gives "{t.label}") {_set(frozenset(move.gives))})'
         if move.is_whole:
             yield f'(Whole "{t.label}")'
-    if t.kind is Kind.MAP:
+    if t.kind is TermKind.MAP:
         _, _, dtype = t.label.partition(" ")
         yield f'(Casts "{t.label}" "{dtype}")' if dtype else f'(Keeps "{t.label}")'
     for dtype in FLOATS:
         yield f'(TypeOfNum "{dtype} {(-1.0).hex()}" "{dtype}")'
-    if t.kind is Kind.NUM:
+    if t.kind is TermKind.NUM:
         dtype, text = t.label.split(" ")
         yield f'(TypeOfNum "{t.label}" "{dtype}")'
         if not text.startswith("-") and dtype in FLOATS and float.fromhex(text) > 0:
@@ -268,7 +267,7 @@ def _classes(found: Any, roots: int, is_saturated: bool) -> Classes:
         for n in nodes.values()
         if n["op"] in {"set-of", "set-empty"}
     }
-    kinds = {k.value: k for k in Kind}
+    kinds = {k.value: k for k in TermKind}
     classes: dict[str, list[ENode]] = {}
     facts: dict[str, dict[str, str]] = {"Free": {}, "Type": {}, "Fixed": {}, "Root": {}}
     for n in nodes.values():
@@ -290,11 +289,11 @@ def _classes(found: Any, roots: int, is_saturated: bool) -> Classes:
 
 
 def _enode(
-    kind: Kind, args: tuple[str, ...], texts: Mapping[str, str], axes: Mapping[str, Axes]
+    kind: TermKind, args: tuple[str, ...], texts: Mapping[str, str], axes: Mapping[str, Axes]
 ) -> ENode:
     if kind in REDUCED.values():
         return ENode(kind, args[1:], label_of(axes[args[0]]))
-    if kind in GIVEN or kind in {Kind.MAP, Kind.MOVE}:
+    if kind in GIVEN or kind in {TermKind.MAP, TermKind.MOVE}:
         return ENode(kind, args[1:], texts[args[0]])
     return ENode(kind, args, "")
 

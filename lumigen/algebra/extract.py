@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import inf, prod
 
 from lumigen.algebra.egraph import Classes, ENode
-from lumigen.algebra.terms import REDUCED, Axes, Block, Kind, Leaf, Term
+from lumigen.algebra.terms import REDUCED, Axes, AxisTerm, Block, OuterValue, TermKind
 from lumigen.dtype import BY_NAME
 from lumigen.machine import Steps
 from lumigen.ops import Op
@@ -48,10 +48,10 @@ class Prices:
 
 
 @dataclass(frozen=True)
-class Program:
+class EqualProgram:
     """Terms that compute the roots of a block, what they cost, and which of them are made once, of weights."""
 
-    terms: tuple[Term, ...]
+    terms: tuple[AxisTerm, ...]
     roots: tuple[int, ...]
     cost: float
     once: frozenset[int] = frozenset()
@@ -66,7 +66,7 @@ def as_it_is(block: Block) -> Classes:
     for name, t in zip(names, block.terms, strict=True):
         args = tuple(names[a] for a in t.args)
         nodes[name] = (ENode(t.kind, args, t.label),)
-        leaf = block.leaves[int(t.label)] if t.kind is Kind.LEAF else None
+        leaf = block.leaves[int(t.label)] if t.kind is TermKind.LEAF else None
         if leaf.is_fixed if leaf else all(a in fixed for a in args):
             fixed.add(name)
         types[name] = _type_of(t, leaf, [types[a] for a in args])
@@ -75,18 +75,18 @@ def as_it_is(block: Block) -> Classes:
     return Classes(nodes, free, types, frozenset(fixed), roots, is_saturated=True)
 
 
-def _type_of(t: Term, leaf: Leaf | None, args: list[str]) -> str:
+def _type_of(t: AxisTerm, leaf: OuterValue | None, args: list[str]) -> str:
     if leaf is not None:
         return leaf.dtype
-    if t.kind is Kind.NUM:
+    if t.kind is TermKind.NUM:
         return t.label.split(" ")[0]
-    if t.kind is Kind.LESS:
+    if t.kind is TermKind.LESS:
         return "bool"
-    cast = t.label.partition(" ")[2] if t.kind is Kind.MAP else ""
+    cast = t.label.partition(" ")[2] if t.kind is TermKind.MAP else ""
     return cast or args[-1]
 
 
-def extracted(found: Classes, block: Block, prices: Prices) -> Program | None:
+def extracted(found: Classes, block: Block, prices: Prices) -> EqualProgram | None:
     """The cheapest program in the e-graph that is found; None if none is found that is no circle.
 
     Of each class the cheapest node by itself first, which counts what two of its users share for both, and the block
@@ -122,22 +122,30 @@ class _Extraction:
         fixed = {c: n for c, n in self.found.nodes.items() if c in self.found.fixed}
         changed = True
         while changed:
-            new = {c for c, nodes in fixed.items() if c not in out and any(self._reads(n, out) for n in nodes)}
+            new = {
+                c
+                for c, nodes in fixed.items()
+                if c not in out and any(self._reads(n, out) for n in nodes)
+            }
             changed = bool(new)
             out |= new
         return frozenset(out)
 
     def _reads(self, n: ENode, known: set[str]) -> bool:
-        if n.kind is Kind.LEAF:
+        if n.kind is TermKind.LEAF:
             return self.block.leaves[int(n.label)].read > 0
         return any(a in known for a in n.args)
 
     def ways(self, c: str) -> list[Way]:
         """All ways to a class."""
         nodes = self.found.nodes[c]
-        is_leaf = any(n.kind is Kind.LEAF for n in nodes)
+        is_leaf = any(n.kind is TermKind.LEAF for n in nodes)
         may_be_once = self.prices.once and c in self.weights and not is_leaf
-        return [w for n in nodes for w in (Way(n), *((Way(n, is_made_once=True),) if may_be_once else ()))]
+        return [
+            w
+            for n in nodes
+            for w in (Way(n), *((Way(n, is_made_once=True),) if may_be_once else ()))
+        ]
 
     def greedy(self) -> Ways:
         """Of each class the cheapest way by itself."""
@@ -154,7 +162,9 @@ class _Extraction:
             changed: dict[str, None] = {}
             for c, w in todo:
                 parts = self._parts(c, w, best, costs)
-                if parts is not None and (c not in costs or sum(parts.values()) < sum(costs[c].values())):
+                if parts is not None and (
+                    c not in costs or sum(parts.values()) < sum(costs[c].values())
+                ):
                     best[c], costs[c] = w, parts
                     changed[c] = None
             todo = {use: None for c in changed for use in users.get(c, ())}
@@ -236,17 +246,17 @@ class _Extraction:
         prices, n, out = self.prices, w.node, {f"= {c}": 0.0}
         if w.is_made_once:
             return out | {f"read {c}": self._bytes(c) * prices.byte}
-        if n.kind is Kind.LEAF:
+        if n.kind is TermKind.LEAF:
             leaf = self.block.leaves[int(n.label)]
             return out | {f"leaf {n.label}": leaf.read * prices.byte}
-        if n.kind is Kind.NUM:
+        if n.kind is TermKind.NUM:
             return out
         if n.kind in REDUCED.values():
             return out | self._reduction(c, n, ways)
-        if n.kind is Kind.MOVE:  # what is moved after it was computed is stored before
+        if n.kind is TermKind.MOVE:  # what is moved after it was computed is stored before
             stored = [a for a in n.args if self._is_computed(ways[a])]
             return out | {f"stored {a}": 2 * self._bytes(a) * prices.byte for a in stored}
-        is_function = n.kind is Kind.MAP and n.label in FUNCTIONS
+        is_function = n.kind is TermKind.MAP and n.label in FUNCTIONS
         step = prices.function if is_function else prices.step
         return {f"= {c}": self.points[c] * step}
 
@@ -262,14 +272,14 @@ class _Extraction:
     def _product_of(self, body: str, ways: Ways) -> tuple[str, ...]:
         """The operands of a reduction's body, where it is a product of two that vary with unlike axes."""
         n, free = ways[body].node, self.found.free
-        if n.kind is not Kind.MUL or ways[body].is_made_once:
+        if n.kind is not TermKind.MUL or ways[body].is_made_once:
             return ()
         a, b = n.args
         return n.args if free[a] - free[b] and free[b] - free[a] else ()
 
     def _is_computed(self, w: Way) -> bool:
         """Whether it is neither stored anyway nor read as it is, or moved."""
-        if w.node.kind is Kind.MOVE:
+        if w.node.kind is TermKind.MOVE:
             return False
         return bool(w.node.args) and not w.is_made_once and w.node.kind not in REDUCED.values()
 
@@ -279,19 +289,19 @@ class _Extraction:
     def _points(self, axes: Axes) -> float:
         return float(prod(self.sizes[a] for a in axes))
 
-    def program(self, ways: Ways) -> Program | None:
+    def program(self, ways: Ways) -> EqualProgram | None:
         """The program as terms, with what it makes once."""
         cost = self.cost(ways)
         if cost == inf:
             return None
-        terms: dict[Term, int] = {}
+        terms: dict[AxisTerm, int] = {}
         places: dict[str, int] = {}
         order = self._reached({c: Way(w.node) for c, w in ways.items()})
         if order is None:
             return None
         for c in order:
             n = ways[c].node
-            t = Term(n.kind, tuple(places[a] for a in n.args), n.label)
+            t = AxisTerm(n.kind, tuple(places[a] for a in n.args), n.label)
             places[c] = terms.setdefault(t, len(terms))
         made = frozenset(places[c] for c in self._reached(ways) or () if ways[c].is_made_once)
-        return Program(tuple(terms), tuple(places[c] for c in self.found.roots), cost, made)
+        return EqualProgram(tuple(terms), tuple(places[c] for c in self.found.roots), cost, made)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lumigen.algebra.terms import Axes, Block, Kind, Move, Term, number_of
+from lumigen.algebra.terms import Axes, AxisTerm, Block, Move, TermKind, number_of
 from lumigen.dtype import BY_NAME
 from lumigen.ops import ROWS, Op
 
@@ -20,11 +20,11 @@ Array = npt.NDArray[Any]
 STRIDE = 7919  # a prime: neighbours come from far apart
 
 MEANINGS = {
-    Kind.ADD: Op.ADD,
-    Kind.MUL: Op.MUL,
-    Kind.PICK: Op.MUL,
-    Kind.LESS: Op.LESS_THAN,
-    Kind.MOD: Op.MOD,
+    TermKind.ADD: Op.ADD,
+    TermKind.MUL: Op.MUL,
+    TermKind.PICK: Op.MUL,
+    TermKind.LESS: Op.LESS_THAN,
+    TermKind.MOD: Op.MOD,
 }
 
 
@@ -40,7 +40,7 @@ class Meaning:
         """Of a value that varies with these axes."""
         return tuple(self.sizes[a] if a in axes else 1 for a in self.names)
 
-    def values(self, terms: Sequence[Term]) -> list[Array]:
+    def values(self, terms: Sequence[AxisTerm]) -> list[Array]:
         """Of all terms, operands first."""
         out: list[Array] = []
         with np.errstate(all="ignore"):
@@ -48,19 +48,19 @@ class Meaning:
                 out.append(self.value(t, [out[a] for a in t.args]))
         return out
 
-    def value(self, t: Term, args: Sequence[Array]) -> Array:
-        if t.kind is Kind.LEAF:
+    def value(self, t: AxisTerm, args: Sequence[Array]) -> Array:
+        if t.kind is TermKind.LEAF:
             return self.leaves[int(t.label)]
-        if t.kind is Kind.NUM:
+        if t.kind is TermKind.NUM:
             name, text = t.label.split(" ")
             dtype = self._kind(BY_NAME[name].numpy)
             number = float.fromhex(text) if BY_NAME[name].is_float else int(text)
             return np.full((1,) * len(self.names), number, dtype)
-        if t.kind is Kind.MOVE:
+        if t.kind is TermKind.MOVE:
             return self._moved(self.moves[int(t.label)], args[0], int(t.label))
-        if t.kind in {Kind.SUM, Kind.MAX}:
+        if t.kind in {TermKind.SUM, TermKind.MAX}:
             return self._reduced(t, args[0])
-        if t.kind is Kind.MAP:
+        if t.kind is TermKind.MAP:
             name, _, dtype = t.label.partition(" ")
             if dtype:
                 return np.asarray(args[0]).astype(self._kind(BY_NAME[dtype].numpy))
@@ -72,12 +72,14 @@ class Meaning:
         floats = [a.dtype for a in self.leaves if a.dtype.kind == "f"]
         return floats[0] if floats and np.dtype(dtype).kind not in "iub" else np.dtype(dtype)
 
-    def _reduced(self, t: Term, a: Array) -> Array:
+    def _reduced(self, t: AxisTerm, a: Array) -> Array:
         """An axis that the operand does not vary with has all its points."""
         over = tuple(self.place[name] for name in t.axes)
         shape = [self.sizes[self.names[i]] if i in over else n for i, n in enumerate(a.shape)]
         whole = np.broadcast_to(a, shape)
-        return np.asarray((np.sum if t.kind is Kind.SUM else np.max)(whole, over, keepdims=True))
+        return np.asarray(
+            (np.sum if t.kind is TermKind.SUM else np.max)(whole, over, keepdims=True)
+        )
 
     def _moved(self, move: Move, a: Array, number: int) -> Array:
         whole = np.broadcast_to(a, self.shape(frozenset(move.takes))).reshape(-1)

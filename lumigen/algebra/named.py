@@ -15,26 +15,29 @@ from lumigen.algebra.terms import (
     BINARY,
     REDUCED,
     Axes,
+    AxisTerm,
     Block,
-    Kind,
-    Leaf,
     Move,
-    Term,
+    OuterValue,
+    TermKind,
     label_of,
 )
 from lumigen.condition import Cmp
-from lumigen.graph import Edge, Literal, Node, axes_of
+from lumigen.graph import Edge, Node, axes_of, literal_of
 from lumigen.index import Axis, Dim, Ix, ix, product
 from lumigen.ops import ROWS, Form, Op
+from lumigen.pattern import is_constant
 from lumigen.view import Shape, position
 
 K = TypeVar("K")
 F = TypeVar("F")
-Variable = tuple[Node, int]  # a dimension of a node's operands: of what it gives, or of what it reduces
+Variable = tuple[
+    Node, int
+]  # a dimension of a node's operands: of what it gives, or of what it reduces
 
 
 @dataclass(frozen=True)
-class Seen:
+class Reading:
     """What is read at named axes: which element at which of their points, and what stands where conditions fail."""
 
     index: tuple[Ix, ...]
@@ -56,8 +59,8 @@ class Named:
     """
 
     block: Block
-    leaves: tuple[tuple[Node, Seen], ...]
-    moves: tuple[tuple[tuple[Axis | None, ...], Seen], ...]
+    leaves: tuple[tuple[Node, Reading], ...]
+    moves: tuple[tuple[tuple[Axis | None, ...], Reading], ...]
     axes: Mapping[str, Axis]
     roots: tuple[tuple[Node, tuple[Axis | None, ...]], ...]
 
@@ -145,10 +148,10 @@ class _Naming:
                 if self._unite(n, e) and e.node in self.inside:
                     self.same.add((n, i))
         self.axes: dict[Variable, Axis] = {}
-        self.terms: dict[Term, int] = {}
+        self.terms: dict[AxisTerm, int] = {}
         self.place: dict[Node, int] = {}
-        self.leaves: dict[tuple[Node, Seen], Leaf] = {}
-        self.moves: dict[tuple[tuple[Axis | None, ...], Seen], Move] = {}
+        self.leaves: dict[tuple[Node, Reading], OuterValue] = {}
+        self.moves: dict[tuple[tuple[Axis | None, ...], Reading], Move] = {}
 
     def _unite(self, n: Node, e: Edge) -> bool:
         pairs = _plain(e)
@@ -193,57 +196,59 @@ class _Naming:
             return self._added(REDUCED[n.op], args, label_of(names)) if names else args[0]
         if n.op is Op.MUL and any(e.dtype.is_bool for e in n.args):
             turned = args[::-1] if not n.args[0].dtype.is_bool else args
-            return self._added(Kind.PICK, turned)
+            return self._added(TermKind.PICK, turned)
         if n.op in BINARY:
             return self._added(BINARY[n.op], args)
         if n.op is Op.CONTIGUOUS:
-            return self._added(Kind.MAP, args, f"{n.op.value} {n.dtype}")
-        return self._added(Kind.MAP, args, n.op.value)
+            return self._added(TermKind.MAP, args, f"{n.op.value} {n.dtype}")
+        return self._added(TermKind.MAP, args, n.op.value)
 
-    def _added(self, kind: Kind, args: Sequence[int], label: str = "") -> int:
-        return self.terms.setdefault(Term(kind, tuple(args), label), len(self.terms))
+    def _added(self, kind: TermKind, args: Sequence[int], label: str = "") -> int:
+        return self.terms.setdefault(AxisTerm(kind, tuple(args), label), len(self.terms))
 
     def _operand(self, n: Node, i: int) -> int:
         e = n.args[i]
         if (n, i) in self.same:
             return self.place[e.node]
-        literal = e.node.attr
-        if isinstance(literal, Literal) and not e.view.valid and not e.dtype.is_bool:
-            if isfinite(literal.value):
-                return self._added(Kind.NUM, (), f"{e.dtype} {literal.text}")
+        if is_constant(e) and not e.dtype.is_bool and isfinite(literal_of(e.node)):
+            value = literal_of(e.node)
+            text = float(value).hex() if e.dtype.is_float else value
+            return self._added(TermKind.NUM, (), f"{e.dtype} {text}")
         seen = self._seen(n, e)
         if e.node in self.inside:
             return self._moved(self.place[e.node], self._dims(e.node), seen)
         if not seen.valid and _repeats(e, seen):
             dims = tuple(self._axis(e.node, d) for d in range(len(e.node.shape)))
-            own = Seen(tuple(ix(0) if a is None else ix(a) for a in dims))
+            own = Reading(tuple(ix(0) if a is None else ix(a) for a in dims))
             label = _number(self.leaves, (e.node, own), self._leaf(e, own))
-            return self._moved(self._added(Kind.LEAF, (), str(label)), dims, seen)
+            return self._moved(self._added(TermKind.LEAF, (), str(label)), dims, seen)
         label = _number(self.leaves, (e.node, seen), self._leaf(e, seen))
-        return self._added(Kind.LEAF, (), str(label))
+        return self._added(TermKind.LEAF, (), str(label))
 
-    def _moved(self, place: int, takes: tuple[Axis | None, ...], seen: Seen) -> int:
+    def _moved(self, place: int, takes: tuple[Axis | None, ...], seen: Reading) -> int:
         move = Move(_names(takes), tuple(sorted(a.name for a in seen.axes)), not seen.valid)
-        return self._added(Kind.MOVE, (place,), str(_number(self.moves, (takes, seen), move)))
+        return self._added(TermKind.MOVE, (place,), str(_number(self.moves, (takes, seen), move)))
 
-    def _seen(self, n: Node, e: Edge) -> Seen:
+    def _seen(self, n: Node, e: Edge) -> Reading:
         """The operand at the named axes of its user."""
         extents = positions_of(n)
         axes = (self._axis(n, i) for i in range(len(extents)))
         where = tuple(ix(0) if a is None else ix(a) for a in axes)
         index, valid = e.view.at(where)
-        return Seen(index, valid, e.view.fill if valid else 0, e.view.fill_text if valid else "")
+        return Reading(index, valid, e.view.fill if valid else 0, e.view.fill_text if valid else "")
 
-    def _leaf(self, e: Edge, seen: Seen) -> Leaf:
+    def _leaf(self, e: Edge, seen: Reading) -> OuterValue:
         axes: Axes = frozenset(a.name for a in seen.axes)
         read = min(
             size_of(product(e.node.shape)), size_of(product(tuple(a.extent for a in seen.axes)))
         )
         is_made = e.node.op in {Op.CONST, Op.IOTA}
-        return Leaf(axes, str(e.dtype), 0 if is_made else read * e.dtype.itemsize, e.node in self.fixed)
+        return OuterValue(
+            axes, str(e.dtype), 0 if is_made else read * e.dtype.itemsize, e.node in self.fixed
+        )
 
 
-def _repeats(e: Edge, seen: Seen) -> bool:
+def _repeats(e: Edge, seen: Reading) -> bool:
     """Whether a view shows elements several times, otherwise than along an axis of its own, as windows do."""
     return size_of(product(e.node.shape)) < size_of(product(tuple(a.extent for a in seen.axes)))
 

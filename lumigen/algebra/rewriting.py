@@ -8,7 +8,7 @@ of its own, computed now; the model then has other weights than its file.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lumigen.algebra.answer import Answer, Variant
+from lumigen.algebra.answer import Answer
 from lumigen.algebra.blocks import blocks
-from lumigen.algebra.extract import Program
+from lumigen.algebra.extract import EqualProgram
 from lumigen.algebra.named import Named
 from lumigen.algebra.terms import Block
 from lumigen.algebra.written import written
@@ -36,7 +36,6 @@ from lumigen.graph import (
     tensor_of,
     toposort,
 )
-from lumigen.index import ix
 from lumigen.interp.graph import evaluate
 from lumigen.lower import GRAPH_PASSES
 from lumigen.model_weights import source_of
@@ -52,7 +51,7 @@ ONCE = "weights_made_once"  # beside the names of rules
 
 
 @dataclass(frozen=True)
-class Parts:
+class ModelBlocks:
     """A model as it is searched: its entries in normal form, and their blocks, each that is not like one before."""
 
     traced: Traced
@@ -61,12 +60,14 @@ class Parts:
     distinct: tuple[Block, ...]
 
     @staticmethod
-    def of(traced: Traced) -> Parts:
+    def of(traced: Traced) -> ModelBlocks:
         entries = tuple(
             (name, reduce(lambda g, step: step(g), GRAPH_PASSES, g)) for name, g in traced.entries
         )
         each = tuple(tuple(blocks(g)) for _, g in entries)
-        return Parts(traced, entries, each, tuple(dict.fromkeys(b.block for of in each for b in of)))
+        return ModelBlocks(
+            traced, entries, each, tuple(dict.fromkeys(b.block for of in each for b in of))
+        )
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class Rewritten:
 
 
 def rewritten(
-    parts: Parts, found: Sequence[Answer | None], weights: Weights | Arrays | None
+    parts: ModelBlocks, found: Sequence[Answer | None], weights: Weights | Arrays | None
 ) -> Rewritten | None:
     """The model with the programs that were found; None where there are none."""
     by_block = dict(zip(parts.distinct, found, strict=True))
@@ -99,7 +100,7 @@ def rewritten(
         fired.update([ONCE] if said.program is not None and said.program.once else [])
     if not fired:
         return None
-    made = _Made()
+    made = _FoldedNames()
     entries = tuple(
         (name, verify(_over(g, of, by_block, made), "algebra"))
         for (name, g), of in zip(parts.entries, parts.named, strict=True)
@@ -112,7 +113,7 @@ def rewritten(
     return Rewritten(traced, arrays, dict(sorted(fired.items())), after / before)
 
 
-class _Made:
+class _FoldedNames:
     """Weights that are made of others, each once; by its value, which is a node of a graph."""
 
     def __init__(self) -> None:
@@ -133,19 +134,38 @@ class _Made:
             for value, name in self.names.items()
         ]
 
-    def arrays(self, traced: Traced, weights: Weights | Arrays) -> dict[str, Array]:
-        """All weights that the model reads; those that are made, computed in f64 and rounded once."""
+    def arrays(self, traced: Traced, weights: Weights | Arrays) -> Folded:
+        """All weights that the model reads, of which some are made of these."""
         values = {name: value for value, name in self.names.items()}
-        out: dict[str, Array] = {}
-        for w in traced.weights:
-            value = values.get(w.name)
-            if value is None:
-                out[w.name] = np.asarray(weights[w.name])
-                continue
-            read = [n for n in toposort([value.node]) if n.op is Op.WEIGHT]
-            given = {tensor_of(n).name: _fitted(n, weights) for n in read}
-            out[w.name] = evaluate(Graph((), ((w.name, value),)), {}, given)[w.name]
-        return out
+        return Folded(tuple(w.name for w in traced.weights), values, weights)
+
+
+@dataclass(frozen=True, eq=False)
+class Folded(Mapping[str, Array]):
+    """Weights by name, each made when it is asked for: computed in f64 of others, and rounded once."""
+
+    names: tuple[str, ...]
+    made: Mapping[str, Edge]
+    of: Weights | Arrays
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self.names:
+            raise KeyError(name)
+        value = self.made.get(name)
+        if value is None:
+            return np.asarray(self.of[name])
+        read = [n for n in toposort([value.node]) if n.op is Op.WEIGHT]
+        given = {tensor_of(n).name: _fitted(n, self.of) for n in read}
+        return evaluate(Graph((), ((name, value),)), {}, given)[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
 
 
 def _fitted(n: Node, weights: Weights | Arrays) -> Array:
@@ -155,7 +175,7 @@ def _fitted(n: Node, weights: Weights | Arrays) -> Array:
 
 
 def _over(
-    graph: Graph, named: Sequence[Named], found: Mapping[Block, Answer | None], made: _Made
+    graph: Graph, named: Sequence[Named], found: Mapping[Block, Answer | None], made: _FoldedNames
 ) -> Graph:
     """The graph over the programs of its blocks; nodes that they do not change are the same."""
     done: dict[Node, Edge] = {}
@@ -177,9 +197,9 @@ def _over(
         said = found[of.block]
         if said is None or said.program is None:
             continue
-        program: Program = said.program
+        program: EqualProgram = said.program
 
-        def once(i: int, value: Edge, program: Program = program) -> Edge:
+        def once(i: int, value: Edge, program: EqualProgram = program) -> Edge:
             return made.weight(value) if i in program.once else value
 
         values = written(of, program.terms, program.roots, now, once)

@@ -219,10 +219,20 @@ RULES = (
     _rule("map_before_move", EXACT, "(Map f (Move v a))", "(Move v (Map f a))", whole("v")),
     _rule("map_after_move", EXACT, "(Move v (Map f a))", "(Map f (Move v a))", whole("v")),
     _rule(
-        "scale_before_move", EXACT, "(Mul (Move v a) c)", "(Move v (Mul a c))", whole("v"), number("c")
+        "scale_before_move",
+        EXACT,
+        "(Mul (Move v a) c)",
+        "(Move v (Mul a c))",
+        whole("v"),
+        number("c"),
     ),
     _rule(
-        "shift_before_move", EXACT, "(Add (Move v a) c)", "(Move v (Add a c))", whole("v"), number("c")
+        "shift_before_move",
+        EXACT,
+        "(Add (Move v a) c)",
+        "(Move v (Add a c))",
+        whole("v"),
+        number("c"),
     ),
 )
 BY_NAME = {r.name: r for r in RULES}

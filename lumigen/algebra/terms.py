@@ -14,7 +14,7 @@ from enum import Enum
 from lumigen.ops import Op
 
 
-class Kind(Enum):
+class TermKind(Enum):
     """Every kind of term; the value is its name in rules."""
 
     LEAF = "Leaf"  # label: its number
@@ -32,19 +32,24 @@ class Kind(Enum):
     __hash__ = object.__hash__
 
 
-BINARY = {Op.ADD: Kind.ADD, Op.MUL: Kind.MUL, Op.LESS_THAN: Kind.LESS, Op.MOD: Kind.MOD}
-REDUCED = {Op.SUM_REDUCE: Kind.SUM, Op.MAX_REDUCE: Kind.MAX}
-GIVEN = frozenset({Kind.LEAF, Kind.NUM})
+BINARY = {
+    Op.ADD: TermKind.ADD,
+    Op.MUL: TermKind.MUL,
+    Op.LESS_THAN: TermKind.LESS,
+    Op.MOD: TermKind.MOD,
+}
+REDUCED = {Op.SUM_REDUCE: TermKind.SUM, Op.MAX_REDUCE: TermKind.MAX}
+GIVEN = frozenset({TermKind.LEAF, TermKind.NUM})
 BETWEEN = " "  # between the parts of a label
 
 Axes = frozenset[str]
 
 
 @dataclass(frozen=True)
-class Term:
+class AxisTerm:
     """`args` are places of earlier terms in the block."""
 
-    kind: Kind
+    kind: TermKind
     args: tuple[int, ...] = ()
     label: str = ""
 
@@ -55,7 +60,7 @@ class Term:
 
 
 @dataclass(frozen=True)
-class Leaf:
+class OuterValue:
     """A value from outside: what it varies with, bytes that it is read from, whether it is made of weights alone."""
 
     axes: Axes
@@ -80,9 +85,9 @@ class Move:
 class Block:
     """Terms, operands before users, with what is known of them. `sizes` are extents at the typical dims."""
 
-    terms: tuple[Term, ...]
+    terms: tuple[AxisTerm, ...]
     roots: tuple[int, ...]
-    leaves: tuple[Leaf, ...]
+    leaves: tuple[OuterValue, ...]
     moves: tuple[Move, ...]
     sizes: tuple[tuple[str, int], ...]
 
@@ -97,11 +102,11 @@ class Block:
             out.append(self.free_of(t, tuple(out[a] for a in t.args)))
         return tuple(out)
 
-    def free_of(self, t: Term, args: tuple[Axes, ...]) -> Axes:
+    def free_of(self, t: AxisTerm, args: tuple[Axes, ...]) -> Axes:
         """The axes that a term varies with, by those of its operands."""
-        if t.kind is Kind.LEAF:
+        if t.kind is TermKind.LEAF:
             return self.leaves[int(t.label)].axes
-        if t.kind is Kind.MOVE:
+        if t.kind is TermKind.MOVE:
             return frozenset(self.moves[int(t.label)].gives)
         if t.kind in REDUCED.values():
             return args[0] - t.axes

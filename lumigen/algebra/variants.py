@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lumigen.algebra.answer import Variant
+from lumigen.algebra.answer import RuleSet
 from lumigen.algebra.extract import Prices
 from lumigen.algebra.numerics import Numerics
 from lumigen.algebra.rules import allowed
@@ -29,11 +29,11 @@ def variants(numerics: Numerics, dtype: DType, *, has_weights: bool) -> Iterator
         yield one.value
 
 
-def variant_of(text: str, machine: Machine) -> Variant:
+def variant_of(text: str, machine: Machine) -> RuleSet:
     """The variant that a text says; ValueError if it says none."""
     name, _, once = text.partition(", ")
     if once not in {"", ONCE}:
         raise ValueError(text)
     rules = tuple(r.name for r in allowed(Numerics(name)))
     steps = machine.storing.steps
-    return Variant(rules, Prices.of(steps, once=bool(once)))
+    return RuleSet(rules, Prices.of(steps, once=bool(once)))

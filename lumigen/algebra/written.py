@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lumigen.algebra.named import Named, Seen
-from lumigen.algebra.terms import Kind, Term, number_of
+from lumigen.algebra.named import Named, Reading
+from lumigen.algebra.terms import AxisTerm, TermKind, number_of
 from lumigen.dtype import BY_NAME
 from lumigen.graph import Edge, Node, binary, const, contiguous, edge, reduce, unary
 from lumigen.index import Axis, Ix, ix
@@ -14,13 +14,13 @@ from lumigen.ops import Op
 from lumigen.view import Shape, View, compose, coordinates
 
 OPS = {
-    Kind.ADD: Op.ADD,
-    Kind.MUL: Op.MUL,
-    Kind.PICK: Op.MUL,
-    Kind.LESS: Op.LESS_THAN,
-    Kind.MOD: Op.MOD,
+    TermKind.ADD: Op.ADD,
+    TermKind.MUL: Op.MUL,
+    TermKind.PICK: Op.MUL,
+    TermKind.LESS: Op.LESS_THAN,
+    TermKind.MOD: Op.MOD,
 }
-REDUCING = {Kind.SUM: Op.SUM_REDUCE, Kind.MAX: Op.MAX_REDUCE}
+REDUCING = {TermKind.SUM: Op.SUM_REDUCE, TermKind.MAX: Op.MAX_REDUCE}
 
 Dims = Sequence[Axis | None]  # of an operand; None where there is one point
 Leaves = Callable[[Node], Edge]  # what the graph has now of a node that is read
@@ -42,7 +42,7 @@ class _Value:
 
 
 def written(
-    of: Named, terms: Sequence[Term], roots: Sequence[int], leaf: Leaves, once: Once
+    of: Named, terms: Sequence[AxisTerm], roots: Sequence[int], leaf: Leaves, once: Once
 ) -> list[Edge]:
     """The roots of the block as the terms compute them, with the dimensions that they had."""
     values: list[_Value] = []
@@ -52,16 +52,16 @@ def written(
     return [values[r].at(dims) for r, (_, dims) in zip(roots, of.roots, strict=True)]
 
 
-def _value(of: Named, t: Term, args: list[_Value], leaf: Leaves) -> _Value:
-    if t.kind is Kind.LEAF:
+def _value(of: Named, t: AxisTerm, args: list[_Value], leaf: Leaves) -> _Value:
+    if t.kind is TermKind.LEAF:
         n, seen = of.leaves[int(t.label)]
         return _read(leaf(n), seen)
-    if t.kind is Kind.NUM:
+    if t.kind is TermKind.NUM:
         name, text = t.label.split(" ")
         dtype = BY_NAME[name]
         number = float.fromhex(text) if dtype.is_float else int(text)
         return _Value(edge(const(number, dtype)), ())
-    if t.kind is Kind.MOVE:
+    if t.kind is TermKind.MOVE:
         takes, seen = of.moves[int(t.label)]
         return _read(args[0].at(takes), seen)
     axes = tuple(dict.fromkeys(a for v in args for a in v.axes))
@@ -71,14 +71,14 @@ def _value(of: Named, t: Term, args: list[_Value], leaf: Leaves) -> _Value:
         last = range(len(kept), len(kept) + len(gone))
         return _Value(edge(reduce(REDUCING[t.kind], args[0].at((*kept, *gone)), last)), kept)
     operands = [v.at(axes) for v in args]
-    if t.kind is Kind.MAP:
+    if t.kind is TermKind.MAP:
         name, _, dtype = t.label.partition(" ")
         (e,) = operands
         return _Value(edge(contiguous(e, BY_NAME[dtype]) if dtype else unary(Op(name), e)), axes)
     return _Value(edge(binary(OPS[t.kind], *operands)), axes)
 
 
-def _read(e: Edge, seen: Seen) -> _Value:
+def _read(e: Edge, seen: Reading) -> _Value:
     axes = tuple(sorted(seen.axes, key=lambda a: number_of(a.name)))
     shape = tuple(a.extent for a in axes)
     where = _places(axes, shape)

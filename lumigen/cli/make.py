@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from lumigen.algebra.egraph import is_here
 from lumigen.algebra.numerics import Numerics
 from lumigen.cli import start
 from lumigen.cli.checkpoint import say_of_checkpoint
@@ -24,9 +25,10 @@ from lumigen.cli.options import (
 )
 from lumigen.cli.terminal import progress, result, result_json, say, table
 from lumigen.compile import compile_project, lower_model
-from lumigen.dtype import BY_NAME, f32
+from lumigen.dtype import BY_NAME, DType, f32
 from lumigen.errors import BadArgument, printable
 from lumigen.forms import FORMS, text_after
+from lumigen.frontend import Traced
 from lumigen.importers.hugging_face import is_checkpoint
 from lumigen.original import Checked
 from lumigen.original import check as compared
@@ -34,8 +36,10 @@ from lumigen.page import page_of, write_page
 from lumigen.printer.amount import duration, number, size
 from lumigen.progress import Stages
 from lumigen.quantise import FORMATS, quantised, worst
+from lumigen.search.equal import LACKING, Given, described, proposed
 from lumigen.summary import Summary
 from lumigen.target import parse_target
+from lumigen.target_row import Target
 
 MAX_UNUSED = 8
 
@@ -348,6 +352,11 @@ def to_paste(s: Summary) -> tuple[tuple[str, str], ...]:
     help="Print only this kernel, at the stage regions, plan, tile or source.",
 )
 @click.option(
+    "--algebra",
+    is_flag=True,
+    help="Print which rules make equal programs of less work, among which --tune chooses.",
+)
+@click.option(
     "--html", metavar="FILE", help="Write a page with every form of every kernel; opens anywhere."
 )
 @quiet_option
@@ -362,6 +371,7 @@ def show(
     dtype: str,
     after: str | None,
     kernel: str | None,
+    algebra: bool,
     html: str | None,
     quiet: bool,
     as_json: bool,
@@ -376,7 +386,7 @@ def show(
     with progress(quiet=quiet) as listener:
         stages = Stages(listener)
         with stages.stage("trace"):
-            model, _, way, _ = load(model_file, settings, weights, dims, trust=trust)
+            model, opened, way, _ = load(model_file, settings, weights, dims, trust=trust)
             traced = model.trace()
         if html is not None:
             options = {"target": row.text}
@@ -385,10 +395,20 @@ def show(
             said = {"model": model.name, "html": html, "kernels": len(compilation.model.kernels)}
             result_json(said) if as_json else result(f"{html}: {said['kernels']} kernels")
             return
-        text = text_after(traced, form, kernel, target, BY_NAME[dtype], stages)
+        if algebra:
+            form, text = "algebra", _rules_of(traced, opened, row, BY_NAME[dtype])
+        else:
+            text = text_after(traced, form, kernel, target, BY_NAME[dtype], stages)
     if way:
         say(f"note: {way}")
     if as_json:
         result_json({"model": model.name, "after": form, "kernel": kernel, "text": text})
     else:
         result(text.rstrip("\n"))
+
+
+def _rules_of(traced: Traced, weights: Given, target: Target, dtype: DType) -> str:
+    """The programs that the algebra finds, or why there are none."""
+    if not is_here():
+        return LACKING
+    return described(proposed(traced, weights, target, dtype, Numerics.FAST))

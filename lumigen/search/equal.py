@@ -19,17 +19,18 @@ import numpy.typing as npt
 
 from lumigen.algebra.numerics import Numerics
 from lumigen.algebra.process import answers
-from lumigen.algebra.rewriting import Parts, Rewritten, rewritten
+from lumigen.algebra.rewriting import ModelBlocks, Rewritten, rewritten
 from lumigen.algebra.variants import variant_of, variants
 from lumigen.dtype import DType, f32
 from lumigen.frontend import Traced
+from lumigen.graph import Graph
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.lower.retype import retype
 from lumigen.measuring import Measuring
 from lumigen.passes import Entries, show_entries
 from lumigen.search import winners
-from lumigen.search.book import Book, Found
+from lumigen.search.book import Found
 from lumigen.search.choice import Choice
 from lumigen.search.climb import Times, is_better, mean
 from lumigen.search.samples import samples_of
@@ -52,16 +53,17 @@ class Equal:
     traced: Traced
     weights: Given
     algebra: str = ""
-    rules: Mapping[str, int] | None = None
+    rules: Mapping[str, int] | None = None  # that have made it, with how many blocks each
+    gain: float = 1.0  # what is left of the model's time, as estimated
 
 
 def by_text(traced: Traced, weights: Given, target: Target, algebra: str) -> Equal | None:
     """The program that one variant gives; None where it finds none that is cheaper. egglog has to be here."""
     machine = TARGETS[target.name].device.machine
-    parts = Parts.of(traced)
+    parts = ModelBlocks.of(traced)
     (found,) = answers(parts.distinct, [variant_of(algebra, machine)])
     made = rewritten(parts, found, weights)
-    return None if made is None else Equal(made.traced, made.weights, algebra, made.rules)
+    return None if made is None else _equal(made, algebra)
 
 
 def proposed(
@@ -70,7 +72,7 @@ def proposed(
     """The programs of all variants that a user allows, each once, the one that is estimated as fastest first."""
     machine = TARGETS[target.name].device.machine
     texts = [*variants(numerics, dtype, has_weights=weights is not None)]
-    parts = Parts.of(traced)
+    parts = ModelBlocks.of(traced)
     found = answers(parts.distinct, [variant_of(text, machine) for text in texts])
     out: dict[Entries, tuple[str, Rewritten]] = {}
     for text, each in zip(texts, found, strict=True):
@@ -78,7 +80,20 @@ def proposed(
         if made is not None:
             out[made.traced.entries] = text, made  # of two that are alike the one of fewer rules
     order = sorted(out.values(), key=lambda one: one[1].gain)
-    return [Equal(made.traced, made.weights, text, made.rules) for text, made in order]
+    return [_equal(made, text) for text, made in order]
+
+
+def _equal(made: Rewritten, algebra: str) -> Equal:
+    return Equal(made.traced, made.weights, algebra, made.rules, made.gain)
+
+
+def described(each: Sequence[Equal]) -> str:
+    """Which rules make each program, for `show`."""
+    lines: list[str] = []
+    for one in each:
+        lines.append(f"{one.algebra}: {one.gain:.1%} of the time, as estimated")
+        lines += [f"  {n} x {rule}" for rule, n in (one.rules or {}).items()]
+    return "\n".join(lines) or "no rule makes less work of this model"
 
 
 def chosen(
@@ -116,13 +131,14 @@ def chosen(
 
 def lowered(traced: Traced, target: Target, dtype: DType) -> LoweredModel:
     """A model as the heuristic has it."""
-    narrow = (lambda g: g) if dtype is f32 else (lambda g: retype(g, dtype))
-    entries = tuple(
-        (name, reduce(lambda g, step: step(g), (narrow, *GRAPH_PASSES), g))
-        for name, g in traced.entries
-    )
+    entries = tuple((name, _normal(g, dtype)) for name, g in traced.entries)
     device = TARGETS[target.name].device
     return assemble(entries, device, dtype=dtype, architectures=target.architectures)
+
+
+def _normal(graph: Graph, dtype: DType) -> Graph:
+    narrow = graph if dtype is f32 else retype(graph, dtype)
+    return reduce(lambda g, step: step(g), GRAPH_PASSES, narrow)
 
 
 def _measured(
