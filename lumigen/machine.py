@@ -101,6 +101,7 @@ class Vectors:
     window: int  # points of an axis: fewer fill no vector
     least: int  # points of a reduced axis: fewer are not worth a loop over lanes
     divided: int  # points of a factor of a reduced axis: fewer leave lanes of a loop over it idle
+    written: int  # points of a short factor that conditions ask for: up to so many are written out
     scanned: int  # of a row that is scanned one element after the other; longer ones by vectors
     pieces: int  # points of an axis that a kernel may have a store for each of; 0: none
 
@@ -198,6 +199,7 @@ class ThreadTiles:
     rows_of_numbers: Sizes  # without a product
     fold: Sizes  # around a product
     fold_of_few: Sizes  # with up to `few_columns`
+    held: int  # rows that are folded in one loop if they read something in common
     stretches: int  # of a map, whose loops are short: at most so many for each row
     few_columns: int
     least_columns: int  # between two epilogues of several products

@@ -13,6 +13,9 @@ scale of a block is then read once for the block, and what lies in its bits is f
 
     sum over k of x[k]*q[k]*s[k//32]
     sum over k_outer, k_inner of x[32*k_outer + k_inner]*q[32*k_outer + k_inner]*s[k_outer]
+
+A short factor that conditions ask for, as the half of a byte that a number lies in, is written out: then the byte is
+read once for both halves, and nothing is asked.
 """
 
 from __future__ import annotations
@@ -23,13 +26,19 @@ from dataclasses import replace
 from lumigen.index import Axis, Ix, Quotient, Remainder, ix
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.scope import address
+from lumigen.machine import Vectors
+from lumigen.ops import Op
 from lumigen.region import (
+    Choose,
     Expr,
+    Holds,
+    Monoid,
     Read,
     Reduce,
     Region,
     Scan,
     Store,
+    prim,
     rebuild,
     reduce,
     substitute,
@@ -73,14 +82,16 @@ def _parts(store: Store) -> Iterator[tuple[Axis, Ix]]:
                 yield axis, size
 
 
-def split_reductions(region: Region, least: int) -> Region:
-    """The region, its reductions over factors of their axes, of which the innermost have `least` points or more."""
+def split_reductions(region: Region, vectors: Vectors) -> Region:
+    """The region, its reductions over factors of their axes, of which the innermost are long enough for vectors."""
     memo: dict[Expr, Expr] = {}
 
     def visit(e: Expr) -> Expr:
         if e not in memo:
             out = rebuild(e, visit, lambda i: i)
-            memo[e] = _over_factors(out, least) if isinstance(out, Reduce) else out
+            if isinstance(out, Reduce):
+                out = _written_out(_over_factors(out, vectors.divided), vectors.written)
+            memo[e] = out
         return memo[e]
 
     if any(isinstance(e, Scan) for e in walk(s.value for s in region.stores)):
@@ -103,6 +114,25 @@ def _over_factors(r: Reduce, least: int) -> Reduce:
             return r
         out = divided
     return out if out is r or not any(_parted(out)) else r
+
+
+def _written_out(r: Reduce, most: int) -> Expr:
+    """The sum, of an axis of up to so many points that a choice asks for the terms of all of them added up."""
+    if r.monoid is not Monoid.SUM or not r.dtype.is_float:
+        return r
+    asked = (e.condition for e in walk([r.body]) if isinstance(e, Choose))
+    alone = (c.axes for e in asked if isinstance(e, Holds) for c in e.conditions)
+    bounded = {a for c in r.where for a in c.slack.axes}
+    found = {a for axes in alone if len(axes) == 1 for a in axes} - bounded
+    axes = [a for a in r.axes if a in found and a.extent.is_const and a.extent.const <= most]
+    body = r.body
+    for axis in axes:
+        first, *rest = (substitute(body, {axis: ix(i)}) for i in range(axis.extent.const))
+        body = first
+        for term in rest:
+            body = prim(Op.ADD, (body, term), r.dtype)
+    left = tuple(a for a in r.axes if a not in axes)
+    return reduce(r.monoid, left, body, r.dtype, r.where) if axes and left else r
 
 
 def _parted(r: Reduce) -> Iterator[Quotient | Remainder]:

@@ -22,7 +22,7 @@ from lumigen.lower.radix import GROUPING, blocks_of
 from lumigen.lower.row_fold import RowFold
 from lumigen.lower.scope import kernel_reductions
 from lumigen.lower.side_by_side import grids_of
-from lumigen.lower.simt import spread
+from lumigen.lower.simt import Loops, spread
 from lumigen.lower.sliding import schedule_of_sliding
 from lumigen.lower.split_scan import REDUCED
 from lumigen.lower.stream import SITES as STREAM_SITES
@@ -64,6 +64,9 @@ def schedule_of_thread(plan: KernelPlan, machine: Processor) -> Schedule:
 def _of_loops(plan: KernelPlan, machine: Processor) -> Schedule:
     """Of vector loops; those of a map may be in many stretches."""
     sizes = schedule("simt", machine.tiles.loops)
+    if (loops := Loops.of(plan)).read_in_common:
+        held = machine.tiles.held
+        return sizes.at("held", held if loops.row.extent.estimate() >= held else 1)
     folds = any(loop.carries for loop in plan.loops())
     return sizes if folds else sizes.at("stretches", machine.tiles.stretches)
 

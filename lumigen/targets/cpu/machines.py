@@ -75,6 +75,8 @@ TILES = ThreadTiles(
     # few columns would leave most lanes idle, so they run one by one, over so many scores that memory is read in long
     # streams
     fold_of_few={"depth": 256},
+    # as many sums as hide the time that one takes, and streams of memory that a processor follows
+    held=4,
     stretches=32,
     few_columns=8,
     least_columns=64,  # four panels, which a tile of sums in registers may have
@@ -132,7 +134,7 @@ BASELINE = Processor(
         idle=2,
         worth=8,
     ),
-    vectors=Vectors(window=8, least=4, divided=16, scanned=32, pieces=64),
+    vectors=Vectors(window=8, least=4, divided=16, written=4, scanned=32, pieces=64),
     scans=ScanParts(workers=THREADS, least=1 << 15, whole=256, fewest=4),
     runs=None,
     teams=None,
