@@ -55,6 +55,7 @@ class Storing:
     expansion: int  # an expanding factor is at least so many times larger than what it is made of or made into
     few_reads: int  # of a value that costs hardly more than what it is made of
     few_steps: int  # the same
+    unpacked: int  # steps in which a product makes floats of weights of fewer bytes, at most; 0: it never does
     after: int  # terms of a sum that each element of a product computes for itself; 0: a row does, any number
     row: int  # the longest row of accumulators, and of an inner operand, that stays on the chip
     row_of_weights: int  # the same where one side is weights, which stream past while the other stays in the caches
@@ -190,6 +191,7 @@ class ThreadTiles:
     scans: Sizes
     one_row: Sizes  # of a product; with `shared` and `near_rows`, as the next two
     floats: Sizes
+    unpacked: Sizes  # where tasks make floats of weights of fewer bytes
     pairs: Sizes  # of bf16, for a matrix unit
     windows: Sizes
     sliding: Sizes

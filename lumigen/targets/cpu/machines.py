@@ -47,6 +47,8 @@ TILES = ThreadTiles(
         "shared": 256 * 1024,
         "near_rows": 96,
     },
+    # so many rows that to unpack a column takes little beside its products; they stay in the second cache in part
+    unpacked={"rows": 256, "columns": 512, "chunk": 64, "depth": 384},
     # a matrix unit is so fast that packing rows and bringing columns have to serve many products: 256 rows of 2048
     # stay in the second cache. Columns of more than 1 MiB come once for all rows that there are. Others stay there with
     # them, and then 32 rows are better: they stay in the first cache, with the products that wait to be rounded
@@ -117,6 +119,7 @@ BASELINE = Processor(
         expansion=2,
         few_reads=4,
         few_steps=12,
+        unpacked=64,
         after=0,
         row=256,
         row_of_weights=1024,

@@ -157,6 +157,7 @@ SM_80 = StreamingGpu(
         expansion=2,
         few_reads=4,
         few_steps=12,
+        unpacked=0,
         after=8,
         row=256,
         row_of_weights=1024,
