@@ -17,7 +17,6 @@ from lumigen.errors import BadArgument, UnknownWeight
 from lumigen.interp.graph import evaluate
 from lumigen.quantise import BLOCK, FORMATS, encoded, quantised
 from lumigen.target import parse_target
-from lumigen.tile import For
 from lumigen.weights.blocks import ELEMENTS, dequantised
 
 Array = np.ndarray[Any, Any]
@@ -155,26 +154,3 @@ def test_a_block_of_zeros_is_zero() -> None:
         fields, error = encoded("w", np.zeros((2, 64), np.float32), form)
         assert error.apart == 0
         assert not form.decode({f: a.reshape(4, *a.shape[2:]) for f, a in fields.items()}).any()
-
-
-@pytest.mark.parametrize("form", FORMATS)
-def test_a_row_reads_blocks_in_vectors_several_columns_at_a_time(form: str) -> None:
-    """Columns fill no whole number of those that are folded in one loop, and what lies in a byte is not asked for."""
-    net = nn.Linear(96, 11)
-    model = lg.Model("row", net)
-
-    @model.entry(x=lg.spec(1, 96))
-    def forward(x: lg.Tensor) -> lg.Tensor:
-        return net(x)
-
-    found = quantised(model.trace(), floats(model.trace()), form)
-    assert found.weights is not None
-    lowered = lower_model(found.traced, {}, target=parse_target("cpu")).lowered
-    (kernel,) = lowered.kernels
-    (rows, left) = (s for s in kernel.program.body if isinstance(s, For))
-    assert (rows.step, left.step) == (4, 1)
-    inputs = {"x": np.random.default_rng(3).standard_normal((1, 96)).astype(np.float32)}
-    weights = dict(found.weights)
-    expected = evaluate(found.traced.entries[0][1], inputs, weights)["out"]
-    result = run_entry(lowered, inputs, weights)["out"]
-    np.testing.assert_allclose(result, expected, rtol=0, atol=2e-6 * np.abs(expected).max())
