@@ -1,0 +1,196 @@
+"""formats: what weights of few bits are: fields of plain numbers, and the formula that gives the weight from them.
+
+A description has no code of its own for a reader or a target. Promises one meaning: the same formula computes with
+numpy (`ARRAYS`), and with the operations of the compiler, which is how a model reads such a weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from lumigen.dtype import DType, f16, f32, i8, u8
+from lumigen.weights.stored import Array
+
+Shape = tuple[int, ...]
+Fields = Mapping[str, Any]  # arrays, or tensors of a model
+SIGNED = {8: i8}  # planes of whole bytes have a sign; others are bits of u8
+
+
+class Arithmetic(Protocol):
+    """What a formula needs besides operators, indices and `reshape`."""
+
+    def floats(self, x: Any) -> Any:
+        """Numbers in f32."""
+        ...
+
+    def stack(self, parts: Sequence[Any], axis: int) -> Any:
+        """Along a new axis."""
+        ...
+
+    def lookup(self, table: Any, index: Any) -> Any:
+        """Rows of a table, by indices that are all inside."""
+        ...
+
+
+class _Arrays:
+    def floats(self, x: Array) -> Array:
+        return x.astype(np.float32)
+
+    def stack(self, parts: Sequence[Array], axis: int) -> Array:
+        return np.stack(parts, axis)
+
+    def lookup(self, table: Array, index: Array) -> Array:
+        return table[index]
+
+
+ARRAYS: Arithmetic = _Arrays()
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A weight of `shape` that is `values` of its fields; `read` gives a field's numbers.
+
+    `fields` has the shape and the dtype of each; those that are not `shared` have the rows of the weight. `values` is
+    a tensor of f32. `sources` are the tensors of the file that it is made of.
+    """
+
+    kind: str
+    shape: Shape
+    fields: Mapping[str, tuple[Shape, DType]]
+    values: Callable[[Fields, Arithmetic], Any]
+    read: Callable[[str], Array]
+    sources: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()
+
+    def decoded(self) -> Array:
+        """The weight in f32."""
+        with np.errstate(all="ignore"):  # scales are what the file says, NaN and infinity included
+            return self.values({name: self.read(name) for name in self.fields}, ARRAYS)
+
+    @property
+    def bits(self) -> int:
+        """Of all its fields."""
+        return sum(int(np.prod(shape)) * dtype.bits for shape, dtype in self.fields.values())
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Some bits of each integer of a block: byte i of a run of bytes has those of the integers i, i + run, ..."""
+
+    bits: int
+    run: int
+
+
+def numbers(plane: Any, row: Plane, ops: Arithmetic) -> Any:
+    """(..., bytes) -> (..., integers), in f32, lowest bits first.
+
+    Bits are what two remainders are apart: of a byte, each step is exact.
+    """
+    if row.bits == 8:
+        return ops.floats(plane)
+    runs = _in_runs(plane, row)
+    below = [0, *(ops.floats(runs & ((1 << at) - 1)) for at in range(row.bits, 8, row.bits))]
+    ends = [*below[1:], ops.floats(runs)]
+    parts = [
+        (end - start) * 2.0 ** (-i * row.bits) if i else end
+        for i, (start, end) in enumerate(zip(below, ends, strict=True))
+    ]
+    return ops.stack(parts, -2).reshape(*plane.shape[:-1], plane.shape[-1] * len(parts))
+
+
+def indices(plane: Any, row: Plane, ops: Arithmetic) -> Any:
+    """(..., bytes) -> (..., integers), lowest bits first."""
+    runs = _in_runs(plane, row)
+    parts = [runs >> at & ((1 << row.bits) - 1) for at in range(0, 8, row.bits)]
+    return ops.stack(parts, -2).reshape(*plane.shape[:-1], plane.shape[-1] * len(parts))
+
+
+def _in_runs(plane: Any, row: Plane) -> Any:
+    return plane.reshape(*plane.shape[:-1], plane.shape[-1] // row.run, row.run)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Runs of `items` elements of a row, whose integers share scales.
+
+        scales * sub_scales * (integer - zero) + minima * sub_minima
+
+    The integers are `planes`, lowest bits first; with a `codebook` they are indices into it. `sub` elements share a
+    sub-scale, where there are such. Products and sums are of f32, from left to right.
+    """
+
+    items: int
+    planes: tuple[Plane, ...]
+    zero: int = 0
+    codebook: tuple[int, ...] = ()
+    scale: DType = f16
+    sub: int = 0
+    sub_scale: DType | None = None
+    has_minima: bool = False
+
+    def fields(self) -> dict[str, tuple[Shape, DType]]:
+        """Of a block: shapes and dtypes; a codebook is shared by all."""
+        found: dict[str, tuple[Shape, DType]] = {}
+        for name, plane in zip(PLANES, self.planes, strict=False):
+            found[name] = ((self.items * plane.bits // 8,), SIGNED.get(plane.bits, u8))
+        found["scales"] = ((), self.scale)
+        if self.has_minima:
+            found["minima"] = ((), self.scale)
+        if self.sub_scale is not None:
+            found["sub_scales"] = ((self.items // self.sub,), self.sub_scale)
+            if self.has_minima:
+                found["sub_minima"] = ((self.items // self.sub,), self.sub_scale)
+        return found
+
+    def fields_of(self, shape: Shape) -> dict[str, tuple[Shape, DType]]:
+        """Of a weight whose rows are whole blocks."""
+        lead = (*shape[:-1], shape[-1] // self.items)
+        found = {name: (lead + inner, dtype) for name, (inner, dtype) in self.fields().items()}
+        if self.codebook:
+            found["codebook"] = ((len(self.codebook),), f32)
+        return found
+
+    def values(self, fields: Fields, ops: Arithmetic) -> Any:
+        """(..., K / items, K / sub of a block, sub), in f32."""
+        found = self._numbers(fields, ops)
+        scale = self._by_sub("scales", "sub_scales", fields, ops)
+        found = found.reshape(*scale.shape, self.sub or self.items) * scale[..., None]
+        if self.has_minima:
+            found = found + self._by_sub("minima", "sub_minima", fields, ops)[..., None]
+        return found
+
+    def _numbers(self, fields: Fields, ops: Arithmetic) -> Any:
+        if self.codebook:
+            return ops.lookup(fields["codebook"], indices(fields["quants"], self.planes[0], ops))
+        found = numbers(fields["quants"], self.planes[0], ops)
+        if len(self.planes) > 1:
+            high = numbers(fields["high"], self.planes[1], ops)
+            found = found + high * 2.0 ** self.planes[0].bits
+        return found - self.zero if self.zero else found
+
+    def _by_sub(self, name: str, sub: str, fields: Fields, ops: Arithmetic) -> Any:
+        outer = ops.floats(fields[name])[..., None]
+        return outer if self.sub_scale is None else outer * ops.floats(fields[sub])
+
+    def packed(
+        self, kind: str, shape: Shape, read: Callable[[str], Array], sources: tuple[str, ...] = ()
+    ) -> Packed:
+        """A weight in these blocks; `read` gives the fields that are of blocks, as rows of blocks or not."""
+        specs = self.fields_of(shape)
+
+        def values(fields: Fields, ops: Arithmetic) -> Any:
+            return self.values(fields, ops).reshape(*shape)
+
+        def field(name: str) -> Array:
+            if name == "codebook":
+                return np.array(self.codebook, np.float32)
+            return read(name).reshape(specs[name][0])
+
+        return Packed(kind, shape, specs, values, field, sources, ("codebook",))
+
+
+PLANES = ("quants", "high")
