@@ -22,7 +22,7 @@ import numpy.typing as npt
 from lumigen.dtype import f32, i32
 from lumigen.errors import BadArgument
 from lumigen.frontend import Tensor, Traced
-from lumigen.frontend.functions import stack
+from lumigen.frontend.functions import cat
 from lumigen.frontend.model import WeightSpec
 from lumigen.graph import Edge, Graph, Node, contiguous, edge, rebuild, source, tensor_of
 from lumigen.index import ix
@@ -86,8 +86,11 @@ class _Traced:
     def floats(self, x: Tensor) -> Tensor:
         return x.to(f32)
 
-    def stack(self, parts: Sequence[Tensor], axis: int) -> Tensor:
-        return stack(parts, axis)
+    def floor(self, x: Tensor) -> Tensor:
+        return x.floor()
+
+    def join(self, parts: Sequence[Tensor], axis: int) -> Tensor:
+        return cat(parts, axis)
 
     def lookup(self, table: Tensor, index: Tensor) -> Tensor:
         return table[index.to(i32)]

@@ -6,8 +6,11 @@ numpy (`ARRAYS`), and with the operations of the compiler, which is how a model 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,12 +30,16 @@ class Arithmetic(Protocol):
         """Numbers in f32."""
         ...
 
-    def stack(self, parts: Sequence[Any], axis: int) -> Any:
-        """Along a new axis."""
+    def floor(self, x: Any) -> Any:
+        """The next whole number below."""
+        ...
+
+    def join(self, parts: Sequence[Any], axis: int) -> Any:
+        """One after the other."""
         ...
 
     def lookup(self, table: Any, index: Any) -> Any:
-        """Rows of a table, by indices that are all inside."""
+        """Numbers of a table, by indices in f32 that are all inside."""
         ...
 
 
@@ -40,11 +47,14 @@ class _Arrays:
     def floats(self, x: Array) -> Array:
         return x.astype(np.float32)
 
-    def stack(self, parts: Sequence[Array], axis: int) -> Array:
-        return np.stack(parts, axis)
+    def floor(self, x: Array) -> Array:
+        return np.floor(x)
+
+    def join(self, parts: Sequence[Array], axis: int) -> Array:
+        return np.concatenate(parts, axis)
 
     def lookup(self, table: Array, index: Array) -> Array:
-        return table[index]
+        return table[index.astype(np.uint8)]
 
 
 ARRAYS: Arithmetic = _Arrays()
@@ -85,32 +95,23 @@ class Plane:
     run: int
 
 
-def numbers(plane: Any, row: Plane, ops: Arithmetic) -> Any:
-    """(..., bytes) -> (..., integers), in f32, lowest bits first.
+def spread(plane: Any, row: Plane, axes: Shape, ops: Arithmetic) -> Any:
+    """(..., bytes) -> (..., *axes), integers in f32: a byte becomes halves along each axis that its parts are of.
 
-    Bits are what two remainders are apart: of a byte, each step is exact.
+    `axes` are those of a block, the innermost last; each is a whole part of the run, or of its repetitions.
     """
-    if row.bits == 8:
-        return ops.floats(plane)
-    runs = _in_runs(plane, row)
-    below = [0, *(ops.floats(runs & ((1 << at) - 1)) for at in range(row.bits, 8, row.bits))]
-    ends = [*below[1:], ops.floats(runs)]
-    parts = [
-        (end - start) * 2.0 ** (-i * row.bits) if i else end
-        for i, (start, end) in enumerate(zip(below, ends, strict=True))
-    ]
-    return ops.stack(parts, -2).reshape(*plane.shape[:-1], plane.shape[-1] * len(parts))
-
-
-def indices(plane: Any, row: Plane, ops: Arithmetic) -> Any:
-    """(..., bytes) -> (..., integers), lowest bits first."""
-    runs = _in_runs(plane, row)
-    parts = [runs >> at & ((1 << row.bits) - 1) for at in range(0, 8, row.bits)]
-    return ops.stack(parts, -2).reshape(*plane.shape[:-1], plane.shape[-1] * len(parts))
-
-
-def _in_runs(plane: Any, row: Plane) -> Any:
-    return plane.reshape(*plane.shape[:-1], plane.shape[-1] // row.run, row.run)
+    strides = [math.prod(axes[i + 1 :]) for i in range(len(axes))]
+    parts = 8 // row.bits
+    is_part = [row.run <= stride < row.run * parts for stride in strides]
+    inside = tuple(1 if part else n for n, part in zip(axes, is_part, strict=True))
+    found = ops.floats(plane.reshape(*plane.shape[:-1], *inside))
+    bits = 8
+    for i, part in enumerate(is_part):
+        if part:
+            bits //= 2
+            at = i - len(axes)
+            found = ops.join([found % 2.0**bits, ops.floor(found * 2.0**-bits)], at)
+    return found
 
 
 @dataclass(frozen=True)
@@ -154,27 +155,42 @@ class Blocks:
             found["codebook"] = ((len(self.codebook),), f32)
         return found
 
+    @cached_property
+    def axes(self) -> Shape:
+        """The axes of a block, so that each part of it that differs from its neighbour is one of them."""
+        ends = {self.items, *([self.sub] if self.sub else [])}
+        for plane in self.planes:
+            ends |= {plane.run << i for i in range((8 // plane.bits).bit_length())}
+        ordered = sorted(ends)
+        steps = [ordered[0], *(b // a for a, b in pairwise(ordered))]
+        assert math.prod(steps) == self.items
+        return tuple(reversed(steps))
+
     def values(self, fields: Fields, ops: Arithmetic) -> Any:
-        """(..., K / items, K / sub of a block, sub), in f32."""
-        found = self._numbers(fields, ops)
-        scale = self._by_sub("scales", "sub_scales", fields, ops)
-        found = found.reshape(*scale.shape, self.sub or self.items) * scale[..., None]
+        """(..., K / items, *axes), in f32."""
+        found = self._numbers(fields, ops) * self._by_sub("scales", "sub_scales", fields, ops)
         if self.has_minima:
-            found = found + self._by_sub("minima", "sub_minima", fields, ops)[..., None]
+            found = found + self._by_sub("minima", "sub_minima", fields, ops)
         return found
 
     def _numbers(self, fields: Fields, ops: Arithmetic) -> Any:
+        found = spread(fields["quants"], self.planes[0], self.axes, ops)
         if self.codebook:
-            return ops.lookup(fields["codebook"], indices(fields["quants"], self.planes[0], ops))
-        found = numbers(fields["quants"], self.planes[0], ops)
+            return ops.lookup(fields["codebook"], found)
         if len(self.planes) > 1:
-            high = numbers(fields["high"], self.planes[1], ops)
+            high = spread(fields["high"], self.planes[1], self.axes, ops)
             found = found + high * 2.0 ** self.planes[0].bits
         return found - self.zero if self.zero else found
 
     def _by_sub(self, name: str, sub: str, fields: Fields, ops: Arithmetic) -> Any:
-        outer = ops.floats(fields[name])[..., None]
-        return outer if self.sub_scale is None else outer * ops.floats(fields[sub])
+        of_blocks = fields[name]
+        lead, ones = of_blocks.shape, [1] * len(self.axes)
+        found = ops.floats(of_blocks.reshape(*lead, *ones))
+        if self.sub_scale is None:
+            return found
+        ends = [math.prod(self.axes[i:]) for i in range(len(self.axes))]
+        by_sub = [n if end > self.sub else 1 for n, end in zip(self.axes, ends, strict=True)]
+        return found * ops.floats(fields[sub].reshape(*lead, *by_sub))
 
     def packed(
         self, kind: str, shape: Shape, read: Callable[[str], Array], sources: tuple[str, ...] = ()
