@@ -65,6 +65,11 @@ def new(name: str, as_json: bool) -> None:
 @click.option(
     "--build/--no-build", default=True, help="Compile the emitted project, or only emit it."
 )
+@click.option(
+    "--isa",
+    metavar="NAME",
+    help="Build kernels for one instruction set, native for this processor's best; by default for all.",
+)
 @click.option("--embed-weights", is_flag=True, help="Put the weights into the library.")
 @click.option("--force", is_flag=True, help="Overwrite emitted files that were edited.")
 @click.option(
@@ -122,6 +127,7 @@ def compile_command(
     dtype: str,
     output: str | None,
     build: bool,
+    isa: str | None,
     embed_weights: bool,
     force: bool,
     tune: float | None,
@@ -177,6 +183,7 @@ def compile_command(
             schedules=schedules,
             seed=seed,
             cold=cold,
+            isa=isa,
         )
     for note in filter(None, (way, errors, summary.note, *stages.said)):
         say(f"note: {note}")
