@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lumigen.dtype import f32, i32
+from lumigen.dtype import f32
 from lumigen.errors import BadArgument
 from lumigen.frontend import Tensor, Traced
-from lumigen.frontend.functions import cat
+from lumigen.frontend.functions import cat, full, where
 from lumigen.frontend.model import WeightSpec
 from lumigen.graph import Edge, Graph, Node, contiguous, edge, rebuild, source, tensor_of
 from lumigen.index import ix
@@ -92,8 +92,20 @@ class _Traced:
     def join(self, parts: Sequence[Tensor], axis: int) -> Tensor:
         return cat(parts, axis)
 
-    def lookup(self, table: Tensor, index: Tensor) -> Tensor:
-        return table[index.to(i32)]
+    def lookup(self, table: Sequence[float], index: Tensor) -> Tensor:
+        return _looked_up(tuple(table), 0, index)
+
+
+def _looked_up(table: tuple[float, ...], first: int, index: Tensor) -> Tensor:
+    """By comparisons, half of the table with each: vectors have no faster way to a few numbers."""
+    if len(table) == 1:
+        return full((), table[0], dtype=f32)
+    half = len(table) // 2
+    low, high = (
+        _looked_up(table[:half], first, index),
+        _looked_up(table[half:], first + half, index),
+    )
+    return where(index < first + half, low, high)
 
 
 TRACED = _Traced()

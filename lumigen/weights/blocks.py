@@ -51,12 +51,11 @@ def dequantised(data: Bytes, element: Element) -> Floats:
     assert element.take is not None
     blocks = data.reshape(-1, element.bytes)
     out = np.empty((len(blocks), element.items), np.float32)
-    shared = {"codebook": np.array(element.blocks.codebook, np.float32)}
     with np.errstate(all="ignore"):  # scales are what the file says, NaN and infinity included
         step = AT_A_TIME // element.items
         for i in range(0, len(blocks), step):
             part = blocks[i : i + step]
-            fields = {name: take(part) for name, take in element.take.items()} | shared
+            fields = {name: take(part) for name, take in element.take.items()}
             out[i : i + step] = element.blocks.values(fields, ARRAYS).reshape(len(part), -1)
     return out.reshape(-1)
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from lumigen.dtype import DType, f16, f32, i8, u8
+from lumigen.dtype import DType, f16, i8, u8
 from lumigen.weights.stored import Array
 
 Shape = tuple[int, ...]
@@ -38,8 +38,8 @@ class Arithmetic(Protocol):
         """One after the other."""
         ...
 
-    def lookup(self, table: Any, index: Any) -> Any:
-        """Numbers of a table, by indices in f32 that are all inside."""
+    def lookup(self, table: Sequence[float], index: Any) -> Any:
+        """Numbers of a small table, by whole numbers in f32 that are all inside."""
         ...
 
 
@@ -53,8 +53,8 @@ class _Arrays:
     def join(self, parts: Sequence[Array], axis: int) -> Array:
         return np.concatenate(parts, axis)
 
-    def lookup(self, table: Array, index: Array) -> Array:
-        return table[index.astype(np.uint8)]
+    def lookup(self, table: Sequence[float], index: Array) -> Array:
+        return np.array(table, np.float32)[index.astype(np.uint8)]
 
 
 ARRAYS: Arithmetic = _Arrays()
@@ -134,7 +134,7 @@ class Blocks:
     has_minima: bool = False
 
     def fields(self) -> dict[str, tuple[Shape, DType]]:
-        """Of a block: shapes and dtypes; a codebook is shared by all."""
+        """Of a block: shapes and dtypes."""
         found: dict[str, tuple[Shape, DType]] = {}
         for name, plane in zip(PLANES, self.planes, strict=False):
             found[name] = ((self.items * plane.bits // 8,), SIGNED.get(plane.bits, u8))
@@ -150,10 +150,7 @@ class Blocks:
     def fields_of(self, shape: Shape) -> dict[str, tuple[Shape, DType]]:
         """Of a weight whose rows are whole blocks."""
         lead = (*shape[:-1], shape[-1] // self.items)
-        found = {name: (lead + inner, dtype) for name, (inner, dtype) in self.fields().items()}
-        if self.codebook:
-            found["codebook"] = ((len(self.codebook),), f32)
-        return found
+        return {name: (lead + inner, dtype) for name, (inner, dtype) in self.fields().items()}
 
     @cached_property
     def axes(self) -> Shape:
@@ -176,7 +173,7 @@ class Blocks:
     def _numbers(self, fields: Fields, ops: Arithmetic) -> Any:
         found = spread(fields["quants"], self.planes[0], self.axes, ops)
         if self.codebook:
-            return ops.lookup(fields["codebook"], found)
+            return ops.lookup(self.codebook, found)
         if len(self.planes) > 1:
             high = spread(fields["high"], self.planes[1], self.axes, ops)
             found = found + high * 2.0 ** self.planes[0].bits
@@ -202,11 +199,9 @@ class Blocks:
             return self.values(fields, ops).reshape(*shape)
 
         def field(name: str) -> Array:
-            if name == "codebook":
-                return np.array(self.codebook, np.float32)
             return read(name).reshape(specs[name][0])
 
-        return Packed(kind, shape, specs, values, field, sources, ("codebook",))
+        return Packed(kind, shape, specs, values, field, sources)
 
 
 PLANES = ("quants", "high")
