@@ -304,8 +304,9 @@ def compile(
     `./<name>-<target>` if left out; `weights` a path, opened weights or arrays by
     name, numpy's or torch's, or what `load_state_dict` gave the model's modules.
     `dtype=lg.bf16` (or `lg.f16`) holds what is f32 in the model in 16 bits and computes in f32 as before.
-    `weights_dtype="q8"` (or `"q4"`) stores matrices in blocks of 32 small integers with a scale, other than those in
-    `keep`: names, parts of them between dots, or patterns.
+    Weights that a file holds in blocks of small integers stay in them. `weights_dtype="q8"` (or `"q4"`) stores
+    matrices in blocks of 32 small integers with a scale, `"f32"` as floats, other than those in `keep`: names, parts
+    of them between dots, or patterns.
     `tune=120` searches for that many seconds for faster kernels on this machine, and the project keeps what was found
     in `schedules.json`; `schedules` is the path of such a file, whose kernels are emitted without a search.
     `isa="native"` (or `"avx2"`) builds kernels for one instruction set, which is faster while a model is written.
@@ -324,9 +325,8 @@ def compile(
     if isinstance(model, Model):
         opened = model.sources(opened)
     traced = model.trace() if isinstance(model, Model) else model
-    if weights_dtype is not None:
-        found = quantised(traced, opened, weights_dtype, keep)
-        traced, opened = found.traced, found.weights
+    found = quantised(traced, opened, weights_dtype, keep)
+    traced, opened = found.traced, found.weights
     place = default_place(traced, target) if output is None else Path(output)
     with locked(place):  # until it is loaded
         summary = compile_project(
