@@ -35,8 +35,8 @@ from lumigen.original import check as compared
 from lumigen.page import page_of, write_page
 from lumigen.printer.amount import duration, number, size
 from lumigen.progress import Stages
-from lumigen.quantise import FORMATS, quantised, worst
-from lumigen.search.equal import LACKING, Given, described, proposed
+from lumigen.quantise import FLOATS, FORMATS, quantised, worst
+from lumigen.search.equal import LACKING, described, proposed
 from lumigen.summary import Summary
 from lumigen.target import parse_target
 from lumigen.target_row import Target
@@ -107,14 +107,14 @@ def new(name: str, as_json: bool) -> None:
 )
 @click.option(
     "--weights-dtype",
-    type=click.Choice(list(FORMATS)),
-    help="Store matrices of weights in blocks of 8 or 4 bits.",
+    type=click.Choice([*FORMATS, FLOATS]),
+    help="Store matrices of weights in blocks of 8 or 4 bits, or blocks of a file as floats.",
 )
 @click.option(
     "--keep",
     multiple=True,
     metavar="NAME",
-    help="With --weights-dtype: a weight that stays as it is, a part of its name or a pattern.",
+    help="A weight that is floats, a part of its name or a pattern.",
 )
 @click.option(
     "--explain",
@@ -155,7 +155,7 @@ def compile_command(
 ) -> None:
     """Emit a model as a C++ project and build it."""
     _check_options(dtype, weights, explain=explain, check=check)
-    _check_quantised(weights_dtype, keep, check=check)
+    _check_quantised(weights_dtype, check=check)
     if explain:
         tell = say_of_checkpoint if is_checkpoint(model_file) else say_explained
         tell(model_file, settings, dims, as_json=as_json)
@@ -174,11 +174,11 @@ def compile_command(
             if not as_json:
                 result(f"{as_rows(checked)}\n")
         traced, errors = model.trace(), ""
-        if weights_dtype:
+        if weights_dtype or opened is not None:
             with stages.stage("quantise"):
                 found = quantised(traced, opened, weights_dtype, keep)
             traced, opened = found.traced, found.weights
-            errors = worst(found.errors, weights_dtype)
+            errors = worst(found.errors, weights_dtype or "")
         summary = compile_project(
             traced,
             directory=Path(output) if output else None,
@@ -215,11 +215,7 @@ def compile_command(
         result(as_text(summary))
 
 
-def _check_quantised(weights_dtype: str | None, keep: tuple[str, ...], *, check: bool) -> None:
-    if keep and not weights_dtype:
-        raise BadArgument(
-            op="compile", name="--keep", value=keep[0], expected="--weights-dtype too"
-        )
+def _check_quantised(weights_dtype: str | None, *, check: bool) -> None:
     if check and weights_dtype:
         expected = "no --check, which compares with the floats of the original"
         raise BadArgument(
@@ -387,7 +383,7 @@ def show(
         stages = Stages(listener)
         with stages.stage("trace"):
             model, opened, way, _ = load(model_file, settings, weights, dims, trust=trust)
-            traced = model.trace()
+            traced = quantised(model.trace(), opened, None).traced
         if html is not None:
             options = {"target": row.text}
             compilation = lower_model(traced, options, stages, row, dtype=BY_NAME[dtype])
