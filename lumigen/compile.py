@@ -223,10 +223,10 @@ def compile_project(
         if known is not None:
             built, note = build_where_possible(place, row, at, isa) if build else (None, "")
             return summary_again(known, place, built, note, at)
-        equal, left = asked.program(traced, weights, row, dtype, at)
+        equal, left = asked.program(traced, row, dtype, at)
         compilation = lower_model(equal.traced, chosen, at, row, dtype=dtype, schedules=left.book)
         files, written = write(
-            compilation, place, equal.weights, at, embed=embed, force=force, originals=originals
+            compilation, place, weights, at, embed=embed, force=force, originals=originals
         )
         built, note = build_where_possible(place, row, at, isa) if build else (None, "")
         summary = summary_of(
@@ -234,7 +234,7 @@ def compile_project(
             place,
             files=files,
             written=written,
-            weights=equal.weights,
+            weights=weights,
             built=built,
             note=note,
             seconds=at.seconds,

@@ -17,17 +17,19 @@ from lumigen.algebra.extract import EqualProgram, Prices, as_it_is, extracted
 from lumigen.algebra.meaning import Array, Meaning
 from lumigen.algebra.numerics import Numerics
 from lumigen.algebra.process import answers
-from lumigen.algebra.rewriting import ONCE, ModelBlocks, Rewritten, rewritten
+from lumigen.algebra.rewriting import ModelBlocks, Rewritten, rewritten
 from lumigen.algebra.rules import RULES, AlgebraRule, allowed
 from lumigen.algebra.terms import AxisTerm, Block, Move, OuterValue, TermKind
-from lumigen.algebra.variants import variant_of, variants
+from lumigen.algebra.variants import bounded, rule_set
 from lumigen.compile import compile_project
 from lumigen.dtype import bf16, f32
 from lumigen.interp.graph import evaluate
+from lumigen.lower.prepare import prepare
 from lumigen.progress import Stages
-from lumigen.search import asked, equal, winners
+from lumigen.search import asked, equal
 from lumigen.search.asked import SCHEDULES
 from lumigen.search.book import Book, book_of
+from lumigen.search.database import database
 from lumigen.search.lanes import measuring_of
 from lumigen.search.tune import Terms
 from lumigen.summary import Summary
@@ -204,13 +206,13 @@ def test_a_wrong_program_is_seen() -> None:
 FOUND = {
     "low_rank": ({"operand_enters_sum", "sums_change_places"}, 0.3),
     "low_rank_given": ({"operand_enters_sum", "sums_change_places"}, 0.3),
-    "adapted": ({"products_of_one_operand", ONCE}, 0.85),
-    "norm_then_product": ({"factor_leaves_sum", ONCE}, 0.9),
-    "layer_norm_then_product": ({"shift_leaves_product", ONCE}, 0.99),
-    "convolution_and_batch_norm": ({"factor_enters_sum", ONCE}, 0.97),
+    "adapted": ({"products_of_one_operand"}, 0.85),
+    "norm_then_product": ({"factor_leaves_sum"}, 0.9),
+    "layer_norm_then_product": ({"shift_leaves_product"}, 0.99),
+    "convolution_and_batch_norm": ({"factor_enters_sum"}, 0.97),
     "cross_entropy": ({"log_of_product", "log_of_reciprocal"}, 0.8),
     "map_after_gather": ({"map_before_move", "scale_before_move"}, 0.3),
-    "transformer": ({"factor_leaves_sum", ONCE}, 0.99),
+    "transformer": ({"factor_leaves_sum"}, 0.99),
 }
 
 
@@ -226,12 +228,12 @@ def given(traced: lg.Traced, rng: np.random.Generator) -> dict[str, Array]:
     return {name: rng.standard_normal(s).astype(np.float32) for name, s in shapes.items()}
 
 
-def made_of(
-    traced: lg.Traced, weights: Mapping[str, Array] | None, graph: EGraph, text: str
-) -> Rewritten | None:
-    parts = ModelBlocks.of(traced)
-    variant = variant_of(text, CPU.machine)
-    return rewritten(parts, [answer(graph, b, variant) for b in parts.distinct], weights)
+def made_of(traced: lg.Traced, graph: EGraph, numerics: Numerics = Numerics.FAST) -> Rewritten:
+    model = ModelBlocks.of(traced)
+    rules = rule_set(numerics, CPU.machine, f32)
+    made = rewritten(model, [answer(graph, b, rules) for b in model.distinct])
+    assert made is not None
+    return made
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -240,33 +242,35 @@ def test_a_program_becomes_less_work_and_gives_the_same(
 ) -> None:
     traced = PROGRAMS[name]()
     weights, inputs = arrays(traced, rng), given(traced, rng)
-    made = made_of(traced, weights, graph, "fast, weights once")
-    assert made is not None
+    made = made_of(traced, graph)
     rules, most = FOUND[name]
     assert rules <= made.rules.keys()
     assert made.gain < most
     ((_, before),), ((_, after),) = traced.entries, made.traced.entries
     wanted = evaluate(before, inputs, weights)
-    found = evaluate(after, inputs, made.weights)
+    found = evaluate(after, inputs, weights)
     for key, array in wanted.items():
         np.testing.assert_allclose(found[key], array, 2e-5, 2e-6 * np.abs(array).max())
-    assert {w.name for w in made.traced.weights} == made.weights.keys()
 
 
-def test_a_convolution_reads_folded_weights_only(graph: EGraph, rng: np.random.Generator) -> None:
-    traced = PROGRAMS["convolution_and_batch_norm"]()
-    made = made_of(traced, arrays(traced, rng), graph, "default, weights once")
-    assert made is not None
-    assert len(made.traced.weights) == 2  # a kernel and a bias
-    assert not {w.name for w in made.traced.weights} & {w.name for w in traced.weights}
-
-
-def test_without_weights_nothing_is_made_once(graph: EGraph) -> None:
-    traced = PROGRAMS["low_rank"]()
-    made = made_of(traced, None, graph, "default")
-    assert made is not None
-    assert ONCE not in made.rules
-    assert made.traced.weights == traced.weights
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [("convolution_and_batch_norm", 2), ("adapted", 1), ("norm_then_product", 1)],
+)
+def test_what_is_made_of_weights_is_made_when_the_model_is_opened(
+    name: str, read: int, graph: EGraph, rng: np.random.Generator
+) -> None:
+    """A convolution reads a kernel and a bias, and nothing of its batch norm."""
+    traced = PROGRAMS[name]()
+    found = prepare(made_of(traced, graph, Numerics.DEFAULT).traced.entries)
+    assert found.made is not None
+    ((_, after),), ((_, before),) = found.entries, traced.entries
+    assert len(after.weights()) == read
+    weights, inputs = arrays(traced, rng), given(traced, rng)
+    wanted = evaluate(before, inputs, weights)
+    made = evaluate(after, inputs, {**weights, **evaluate(found.made, {}, weights)})
+    for key, array in wanted.items():
+        np.testing.assert_allclose(made[key], array, 2e-5, 2e-6 * np.abs(array).max())
 
 
 # ---- bounds ----
@@ -297,14 +301,14 @@ def test_the_program_itself_is_in_its_e_graph_and_nothing_found_costs_more(graph
 
 def test_a_search_that_takes_too_long_is_ended() -> None:
     parts = ModelBlocks.of(PROGRAMS["low_rank"]())
-    variant = variant_of("default", CPU.machine)
-    assert answers(parts.distinct, [variant, variant], 0.0) == [[None], [None]]
-    assert rewritten(parts, [None], None) is None
+    rules = rule_set(Numerics.DEFAULT, CPU.machine, f32)
+    assert answers(parts.distinct, [rules, rules], 0.0) == [[None], [None]]
+    assert rewritten(parts, [None]) is None
 
 
 def test_a_process_answers_as_this_one_does(graph: EGraph) -> None:
     parts = ModelBlocks.of(PROGRAMS["norm_then_product"]())
-    each = [variant_of(t, CPU.machine) for t in ("fast, weights once", "strict")]
+    each = [rule_set(n, CPU.machine, f32) for n in (Numerics.FAST, Numerics.STRICT)]
     here = [[answer(graph, b, v) for b in parts.distinct] for v in each]
     assert answers(parts.distinct, each) == here
 
@@ -312,11 +316,8 @@ def test_a_process_answers_as_this_one_does(graph: EGraph) -> None:
 def test_numerics_bound_the_rules() -> None:
     strict, default, fast = (set(allowed(n)) for n in Numerics)
     assert strict < default < fast == set(RULES)
-    assert list(variants(Numerics.STRICT, f32, has_weights=True)) == ["strict"]
-    assert "default, weights once" in variants(Numerics.DEFAULT, f32, has_weights=True)
-    assert list(variants(Numerics.DEFAULT, bf16, has_weights=True)) == ["default", "strict"]
-    with pytest.raises(ValueError, match="other"):
-        variant_of("default, other", CPU.machine)
+    assert list(bounded(Numerics.DEFAULT)) == [Numerics.DEFAULT, Numerics.STRICT]
+    assert not rule_set(Numerics.FAST, CPU.machine, bf16).prices.once
 
 
 # ---- in a compilation ----
@@ -335,10 +336,7 @@ def here(graph: EGraph, monkeypatch: pytest.MonkeyPatch) -> None:
 def emitted(traced: lg.Traced, place: Path, **asked: Any) -> tuple[Summary, list[str], str]:
     """The summary, what was said, and the file of schedules, of a project that is not built."""
     stages = Stages()
-    weights = arrays(traced, np.random.default_rng(0))
-    summary = compile_project(
-        traced, directory=place, weights=weights, build=False, stages=stages, **asked
-    )
+    summary = compile_project(traced, directory=place, build=False, stages=stages, **asked)
     file = place / SCHEDULES
     return summary, stages.said, file.read_text(encoding="utf-8") if file.is_file() else ""
 
@@ -351,9 +349,8 @@ def test_fast_numerics_take_the_estimate_and_a_file_of_schedules_repeats_it(tmp_
     assert not file
     fast, said, text = emitted(traced, tmp_path / "fast", numerics="fast")
     assert any("products_of_one_operand in 1 block" in s for s in said)
-    assert book_of(text, "a text") == Book({}, "default, weights once")
-    assert (fast.weights, fast.kernels) == (1, 1)
-    assert fast.kernels < plain.kernels
+    assert book_of(text, "a text") == Book({}, "fast")
+    assert fast.entries[0].launches < plain.entries[0].launches
     again, _, same = emitted(traced, tmp_path / "again", schedules=tmp_path / "fast" / SCHEDULES)
     assert same == text
     sources = (tmp_path / "fast" / "src").rglob("*.cpp")
@@ -377,7 +374,7 @@ def test_a_search_takes_the_program_that_is_faster_and_remembers_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("LUMIGEN_CACHE", str(tmp_path))
-    given, terms = equal.Equal(PROGRAMS["low_rank"](), None), Terms(10.0, 1)
+    given, terms = equal.Equal(PROGRAMS["low_rank"]()), Terms(10.0, 1)
     measured = measuring_of(HOST)
     assert measured is not None
 
@@ -386,8 +383,8 @@ def test_a_search_takes_the_program_that_is_faster_and_remembers_it(
         return equal.chosen(given, HOST, measured, f32, Numerics.DEFAULT, terms).algebra
 
     assert choose((1.0, 2.0), (0.99, 1.99)) == "", "less is noise"
-    winners.database().unlink()
+    database().unlink()
     assert choose((1.0, 2.0), ()) == "", "it did not run"
-    winners.database().unlink()
+    database().unlink()
     assert choose((1.0, 2.0), (0.5, 1.0)) == "default"
     assert choose((1.0, 2.0), (3.0, 3.0)) == "default", "as it was found before"

@@ -48,7 +48,7 @@ class Answer:
 def answer(graph: EGraph, block: Block, variant: RuleSet) -> Answer:
     """What the rules of a variant make of a block."""
     rules = [BY_NAME[name] for name in variant.rules]
-    plain = extracted(as_it_is(block), block, replace(variant.prices, once=False))
+    plain = extracted(as_it_is(block), block, variant.prices)
     assert plain is not None, "a block is no circle"
     found = graph.saturated(block, rules)
     best = extracted(found, block, variant.prices)

@@ -2,19 +2,20 @@
 
 A value is computed once for each point that it varies with. Products and reductions are stored, and so is an operand
 of a product that is computed of what a run is given; all else is computed where it is read. What is made of weights
-alone may be made once, before the first run: then it is only read. Which of two programs is faster on a machine is
-measured; this says which are worth it.
+alone may be made when the model is opened (`lower.prepare`): then it is only read. Which of two programs is faster on
+a machine is measured; this says which are worth it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, prod
 
 from lumigen.algebra.egraph import Classes, ENode
 from lumigen.algebra.terms import REDUCED, Axes, AxisTerm, Block, OuterValue, TermKind
 from lumigen.dtype import BY_NAME
+from lumigen.lower.prepare import MOST
 from lumigen.machine import Steps
 from lumigen.ops import Op
 
@@ -30,7 +31,7 @@ Costs = Mapping[str, float]  # of what a program computes and reads, each once
 class Prices:
     """What things take, in one unit of time: a step, a function and a term of a product; a byte that is moved.
 
-    With `once`, what is made of weights alone is made before the first run.
+    With `once`, what is made of weights alone is made when the model is opened.
     """
 
     step: float
@@ -49,12 +50,11 @@ class Prices:
 
 @dataclass(frozen=True)
 class EqualProgram:
-    """Terms that compute the roots of a block, what they cost, and which of them are made once, of weights."""
+    """Terms that compute the roots of a block, and what they cost."""
 
     terms: tuple[AxisTerm, ...]
     roots: tuple[int, ...]
     cost: float
-    once: frozenset[int] = frozenset()
 
 
 def as_it_is(block: Block) -> Classes:
@@ -113,34 +113,41 @@ class _Extraction:
     def __init__(self, found: Classes, block: Block, prices: Prices) -> None:
         self.found, self.block, self.prices = found, block, prices
         self.sizes = block.sized
-        self.weights = self._of_weights()
         self.points = {c: self._points(axes) for c, axes in found.free.items()}
+        self.kept = self._kept() if prices.once else frozenset[str]()
 
-    def _of_weights(self) -> frozenset[str]:
-        """The classes that may be made once: of weights alone, and of some; what is made of numbers is no weight."""
-        out: set[str] = set()
+    def _kept(self) -> frozenset[str]:
+        """The classes that are made once: of weights alone, and not much larger than those are."""
+        of: dict[str, frozenset[str]] = {}  # the weights that each is made of
         fixed = {c: n for c, n in self.found.nodes.items() if c in self.found.fixed}
-        changed = True
-        while changed:
-            new = {
-                c
-                for c, nodes in fixed.items()
-                if c not in out and any(self._reads(n, out) for n in nodes)
-            }
-            changed = bool(new)
-            out |= new
-        return frozenset(out)
+        while new := {
+            c: found
+            for c, nodes in fixed.items()
+            if c not in of and (found := self._weights(nodes, of)) is not None
+        }:
+            of |= new
+        return frozenset(c for c, names in of.items() if names and self._fits(c, names))
 
-    def _reads(self, n: ENode, known: set[str]) -> bool:
-        if n.kind is TermKind.LEAF:
-            return self.block.leaves[int(n.label)].read > 0
-        return any(a in known for a in n.args)
+    def _weights(
+        self, nodes: Sequence[ENode], of: Mapping[str, frozenset[str]]
+    ) -> frozenset[str] | None:
+        """Those that the first node is made of whose operands are known."""
+        for n in nodes:
+            if n.kind is TermKind.LEAF:
+                is_read = self.block.leaves[int(n.label)].read > 0
+                return frozenset({n.label} if is_read else ())
+            if all(a in of for a in n.args):
+                return frozenset[str]().union(*(of[a] for a in n.args))
+        return None
+
+    def _fits(self, c: str, names: frozenset[str]) -> bool:
+        return self._bytes(c) <= MOST * sum(self.block.leaves[int(i)].read for i in names)
 
     def ways(self, c: str) -> list[Way]:
         """All ways to a class."""
         nodes = self.found.nodes[c]
         is_leaf = any(n.kind is TermKind.LEAF for n in nodes)
-        may_be_once = self.prices.once and c in self.weights and not is_leaf
+        may_be_once = c in self.kept and not is_leaf
         return [
             w
             for n in nodes
@@ -290,7 +297,7 @@ class _Extraction:
         return float(prod(self.sizes[a] for a in axes))
 
     def program(self, ways: Ways) -> EqualProgram | None:
-        """The program as terms, with what it makes once."""
+        """The program as terms."""
         cost = self.cost(ways)
         if cost == inf:
             return None
@@ -303,5 +310,4 @@ class _Extraction:
             n = ways[c].node
             t = AxisTerm(n.kind, tuple(places[a] for a in n.args), n.label)
             places[c] = terms.setdefault(t, len(terms))
-        made = frozenset(places[c] for c in self._reached(ways) or () if ways[c].is_made_once)
-        return EqualProgram(tuple(terms), tuple(places[c] for c in self.found.roots), cost, made)
+        return EqualProgram(tuple(terms), tuple(places[c] for c in self.found.roots), cost)

@@ -1,4 +1,4 @@
-"""variants: which rules may be used, as a text that a file of schedules can hold."""
+"""variants: the sets of rules that are tried, by the numerics that they keep."""
 
 from __future__ import annotations
 
@@ -11,29 +11,17 @@ from lumigen.algebra.rules import allowed
 from lumigen.dtype import DType, f32
 from lumigen.machine import Machine
 
-ONCE = "weights once"
+
+def bounded(numerics: Numerics) -> Iterator[Numerics]:
+    """What a user allows, the freest first."""
+    return (n for n in reversed(Numerics) if numerics.allows(n))
 
 
-def variants(numerics: Numerics, dtype: DType, *, has_weights: bool) -> Iterator[str]:
-    """What a user allows, the freest first: `default, weights once`, then `default`, then `strict`.
+def rule_set(numerics: Numerics, machine: Machine, dtype: DType) -> RuleSet:
+    """The rules that keep these numerics.
 
-    What is made once is computed in another order than a run would, and in 16 bits it is rounded once more: then it
-    takes numerics that change precision.
+    A model that is held in 16 bits reads what is made of its weights in f32, which its products would rather not: then
+    nothing is counted as made once.
     """
-    for one in reversed(Numerics):
-        if not numerics.allows(one):
-            continue
-        least = Numerics.DEFAULT if dtype is f32 else Numerics.FAST
-        if has_weights and one.allows(least):
-            yield f"{one.value}, {ONCE}"
-        yield one.value
-
-
-def variant_of(text: str, machine: Machine) -> RuleSet:
-    """The variant that a text says; ValueError if it says none."""
-    name, _, once = text.partition(", ")
-    if once not in {"", ONCE}:
-        raise ValueError(text)
-    rules = tuple(r.name for r in allowed(Numerics(name)))
-    steps = machine.storing.steps
-    return RuleSet(rules, Prices.of(steps, once=bool(once)))
+    prices = Prices.of(machine.storing.steps, once=dtype is f32)
+    return RuleSet(tuple(r.name for r in allowed(numerics)), prices)

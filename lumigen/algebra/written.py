@@ -24,7 +24,6 @@ REDUCING = {TermKind.SUM: Op.SUM_REDUCE, TermKind.MAX: Op.MAX_REDUCE}
 
 Dims = Sequence[Axis | None]  # of an operand; None where there is one point
 Leaves = Callable[[Node], Edge]  # what the graph has now of a node that is read
-Once = Callable[[int, Edge], Edge]  # a term and its value: what stands for it
 
 
 @dataclass(frozen=True)
@@ -41,14 +40,11 @@ class _Value:
         return _seen_through(View(shape, tuple(where[a] for a in self.axes)), self.edge)
 
 
-def written(
-    of: Named, terms: Sequence[AxisTerm], roots: Sequence[int], leaf: Leaves, once: Once
-) -> list[Edge]:
+def written(of: Named, terms: Sequence[AxisTerm], roots: Sequence[int], leaf: Leaves) -> list[Edge]:
     """The roots of the block as the terms compute them, with the dimensions that they had."""
     values: list[_Value] = []
-    for i, t in enumerate(terms):
-        value = _value(of, t, [values[a] for a in t.args], leaf)
-        values.append(_Value(once(i, value.edge), value.axes))
+    for t in terms:
+        values.append(_value(of, t, [values[a] for a in t.args], leaf))
     return [values[r].at(dims) for r, (_, dims) in zip(roots, of.roots, strict=True)]
 
 

@@ -392,7 +392,7 @@ def show(
             result_json(said) if as_json else result(f"{html}: {said['kernels']} kernels")
             return
         if algebra:
-            form, text = "algebra", _rules_of(traced, opened, row, BY_NAME[dtype])
+            form, text = "algebra", _rules_of(traced, row, BY_NAME[dtype])
         else:
             text = text_after(traced, form, kernel, target, BY_NAME[dtype], stages)
     if way:
@@ -403,8 +403,6 @@ def show(
         result(text.rstrip("\n"))
 
 
-def _rules_of(traced: Traced, weights: Given, target: Target, dtype: DType) -> str:
+def _rules_of(traced: Traced, target: Target, dtype: DType) -> str:
     """The programs that the algebra finds, or why there are none."""
-    if not is_here():
-        return LACKING
-    return described(proposed(traced, weights, target, dtype, Numerics.FAST))
+    return described(proposed(traced, target, dtype, Numerics)) if is_here() else LACKING

@@ -18,7 +18,7 @@ from lumigen.frontend import Traced
 from lumigen.passes import Entries
 from lumigen.progress import Stages
 from lumigen.search.book import NOTHING, Book, Found, book_of
-from lumigen.search.equal import LACKING, Equal, Given, by_text, chosen, proposed
+from lumigen.search.equal import LACKING, Equal, chosen, proposed
 from lumigen.search.lanes import measuring_of, refusal
 from lumigen.search.tune import News, Terms, tune
 from lumigen.target_row import Target
@@ -56,10 +56,10 @@ class Asked:
         return {**out, "tune": f"{self.seconds:g}", **told}
 
     def program(
-        self, traced: Traced, weights: Given, target: Target, dtype: DType, at: Stages
+        self, traced: Traced, target: Target, dtype: DType, at: Stages
     ) -> tuple[Equal, Asked]:
         """The model, or one that is equal to it and faster; what is left to be asked for."""
-        given, measuring = Equal(traced, weights), measuring_of(target)
+        given, measuring = Equal(traced), measuring_of(target)
         numerics = self.numerics or Numerics.DEFAULT
         searches = self.seconds is not None and measuring is not None
         if not (searches or self.given.algebra or numerics is Numerics.FAST):
@@ -72,10 +72,9 @@ class Asked:
             if self.seconds is not None and measuring is not None:
                 terms = Terms(self.seconds, os.cpu_count() or 1, self.seed, self.cold)
                 equal = chosen(given, target, measuring, dtype, numerics, terms)
-            elif self.given.algebra:
-                equal = by_text(traced, weights, target, self.given.algebra) or given
             else:
-                equal = next(iter(proposed(traced, weights, target, dtype, numerics)), given)
+                kept = Numerics(self.given.algebra) if self.given.algebra else numerics
+                equal = next(iter(proposed(traced, target, dtype, [kept])), given)
         if equal.rules:
             at.say(f"the algebra changed: {', '.join(starmap(_fired, equal.rules.items()))}")
         spent = monotonic() - begun
@@ -91,7 +90,8 @@ class Asked:
             at.step("tune", int(news.seconds), int(seconds), as_text(news))
 
         with at.stage("tune"):
-            terms = Terms(seconds, os.cpu_count() or 1, self.seed, self.cold, self.spent)
+            terms = Terms(seconds, os.cpu_count() or 1, self.seed, self.cold)
+            terms = replace(terms, spent=self.spent)
             found = tune(entries, target, measuring, dtype, terms, tell)
         for note in found.notes:
             at.say(note)

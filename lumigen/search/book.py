@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lumigen.algebra.numerics import Numerics
 from lumigen.errors import BadArgument
 from lumigen.index import Dim
 from lumigen.lower.devices import Device
@@ -38,7 +39,7 @@ class Found:
 class Book:
     """What regions run as, by `key_of`; others run as the heuristic says.
 
-    `algebra` says which rules the model was rewritten by before (`algebra.variants`); empty: by none.
+    `algebra` says by which numerics the model was rewritten before; empty: it was not.
     """
 
     found: Mapping[str, Found]
@@ -90,7 +91,8 @@ def book_of(text: str, where: str) -> Book:
         whole: Any = json.loads(text)
         regions = {FORMAT: whole["regions"]}[whole["format"]]
         found = {str(key): found_of(o) for key, o in regions.items()}
-        return Book(found, str(whole.get("algebra", "")))
+        algebra = str(whole.get("algebra", ""))
+        return Book(found, algebra and Numerics(algebra).value)
     except NO_CHOICE as why:
         expected = "a file that a search has written, as schedules.json of a project"
         raise BadArgument(op="compile", name="schedules", value=where, expected=expected) from why

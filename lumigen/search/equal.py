@@ -1,31 +1,29 @@
 """equal: programs that are equal to a model's, of which one is chosen before its kernels are searched.
 
-The algebra proposes a program for each of a few sets of rules. They run beside the model as it is, in alternation, all
-as the heuristic says; one that is not faster by more than noise is left. Without a search the numerics `fast` take what
-the estimates say, and everything else leaves the model as it is.
+The algebra proposes a program for each of the numerics that a user allows. They run beside the model as it is, in
+alternation, all as the heuristic says; one that is not faster by more than noise is left. Without a search the numerics
+`fast` take what the estimates say, and everything else leaves the model as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import reduce
 from statistics import median
 from time import monotonic
-from typing import Any
-
-import numpy.typing as npt
 
 from lumigen.algebra.numerics import Numerics
 from lumigen.algebra.process import answers
-from lumigen.algebra.rewriting import ModelBlocks, Rewritten, rewritten
-from lumigen.algebra.variants import variant_of, variants
+from lumigen.algebra.rewriting import ModelBlocks, rewritten
+from lumigen.algebra.variants import bounded, rule_set
 from lumigen.dtype import DType, f32
 from lumigen.frontend import Traced
 from lumigen.graph import Graph
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
+from lumigen.lower.prepare import prepare
 from lumigen.lower.retype import retype
 from lumigen.measuring import Measuring
 from lumigen.passes import Entries, show_entries
@@ -38,9 +36,7 @@ from lumigen.search.trial import Job, Trials
 from lumigen.search.tune import DATA, Terms
 from lumigen.target import TARGETS
 from lumigen.target_row import Target
-from lumigen.weights import Weights
 
-Given = Weights | Mapping[str, npt.NDArray[Any]] | None
 SHARE = 0.4  # of a search's time that the choice of a program may take
 RUNS = 3  # of each program, in alternation
 LACKING = "the algebra is left out, as egglog is not installed: pip install 'lumigen[search]'"
@@ -48,43 +44,29 @@ LACKING = "the algebra is left out, as egglog is not installed: pip install 'lum
 
 @dataclass(frozen=True)
 class Equal:
-    """A model that computes the same, with its weights. `algebra` is how a book says it; empty: it is as it was."""
+    """A model that computes the same. `algebra` is how a book says it: the numerics that it keeps; empty: as it was."""
 
     traced: Traced
-    weights: Given
     algebra: str = ""
     rules: Mapping[str, int] | None = None  # that have made it, with how many blocks each
     gain: float = 1.0  # what is left of the model's time, as estimated
 
 
-def by_text(traced: Traced, weights: Given, target: Target, algebra: str) -> Equal | None:
-    """The program that one variant gives; None where it finds none that is cheaper. egglog has to be here."""
-    machine = TARGETS[target.name].device.machine
-    parts = ModelBlocks.of(traced)
-    (found,) = answers(parts.distinct, [variant_of(algebra, machine)])
-    made = rewritten(parts, found, weights)
-    return None if made is None else _equal(made, algebra)
+def proposed(traced: Traced, target: Target, dtype: DType, each: Iterable[Numerics]) -> list[Equal]:
+    """The programs that keep such numerics, each once, the one that is estimated as fastest first.
 
-
-def proposed(
-    traced: Traced, weights: Given, target: Target, dtype: DType, numerics: Numerics
-) -> list[Equal]:
-    """The programs of all variants that a user allows, each once, the one that is estimated as fastest first."""
-    machine = TARGETS[target.name].device.machine
-    texts = [*variants(numerics, dtype, has_weights=weights is not None)]
-    parts = ModelBlocks.of(traced)
-    found = answers(parts.distinct, [variant_of(text, machine) for text in texts])
-    out: dict[Entries, tuple[str, Rewritten]] = {}
-    for text, each in zip(texts, found, strict=True):
-        made = rewritten(parts, each, weights)
-        if made is not None:
-            out[made.traced.entries] = text, made  # of two that are alike the one of fewer rules
-    order = sorted(out.values(), key=lambda one: one[1].gain)
-    return [_equal(made, text) for text, made in order]
-
-
-def _equal(made: Rewritten, algebra: str) -> Equal:
-    return Equal(made.traced, made.weights, algebra, made.rules, made.gain)
+    egglog has to be here.
+    """
+    machine, kinds = TARGETS[target.name].device.machine, tuple(each)
+    model = ModelBlocks.of(traced)
+    found = answers(model.distinct, [rule_set(n, machine, dtype) for n in kinds])
+    out: dict[Entries, Equal] = {}
+    for numerics, answered in zip(kinds, found, strict=True):
+        made = rewritten(model, answered)
+        if made is not None:  # of two that are alike the one of fewer rules is the last
+            one = Equal(made.traced, numerics.value, made.rules, made.gain)
+            out[made.traced.entries] = one
+    return sorted(out.values(), key=lambda one: one.gain)
 
 
 def described(each: Sequence[Equal]) -> str:
@@ -104,25 +86,25 @@ def chosen(
     numerics: Numerics,
     terms: Terms,
 ) -> Equal:
-    """The program that is fastest here; what it was on this machine is remembered for the day."""
-    key = f"algebra {numerics.value} {given.weights is not None} {dtype.name}"
+    """The program that is fastest here; what that was is remembered for the day."""
+    key = f"algebra {numerics.value} {dtype.name}"
     bare = tuple((name, replace(g, lines={})) for name, g in given.traced.entries)
     model = [key, target.text, show_entries(bare)]
     place = winners.Kept.of(measuring, terms.threads, model, cold=terms.cold)
-    texts = ["", *variants(numerics, dtype, has_weights=given.weights is not None)]
+    names = ["", *(n.value for n in Numerics)]
     known = winners.known(replace(place, regions=frozenset({key})), terms.seconds)
     if known.are_of_today and key in known.book.found:
-        text = texts[known.book.found[key].choice.first]
-        same = by_text(given.traced, given.weights, target, text) if text else None
-        return same or given
-    each = [given, *proposed(given.traced, given.weights, target, dtype, numerics)]
+        name = names[known.book.found[key].choice.first]
+        kept = [Numerics(name)] if name else []
+        return next(iter(proposed(given.traced, target, dtype, kept)), given) if kept else given
+    each = [given, *proposed(given.traced, target, dtype, bounded(numerics))]
     seconds = _measured(each, target, measuring, dtype, terms) if each[1:] else [(1.0,)]
     best = min(
         (i for i, s in enumerate(seconds) if s and is_better(s, seconds[0])),
         key=lambda i: mean(seconds[i]),
         default=0,
     )
-    number = Choice(texts.index(each[best].algebra), (), ())
+    number = Choice(names.index(each[best].algebra), (), ())
     found = Found(number, mean(seconds[best]), mean(seconds[0]))
     if seconds[0]:
         winners.keep({}, {key: found}, place, terms.seconds)
@@ -131,9 +113,10 @@ def chosen(
 
 def lowered(traced: Traced, target: Target, dtype: DType) -> LoweredModel:
     """A model as the heuristic has it."""
-    entries = tuple((name, _normal(g, dtype)) for name, g in traced.entries)
+    found = prepare(tuple((name, _normal(g, dtype)) for name, g in traced.entries))
     device = TARGETS[target.name].device
-    return assemble(entries, device, dtype=dtype, architectures=target.architectures)
+    codes = target.architectures
+    return assemble(found.entries, device, dtype=dtype, architectures=codes, made=found.made)
 
 
 def _normal(graph: Graph, dtype: DType) -> Graph:
