@@ -42,6 +42,10 @@ class Arithmetic(Protocol):
         """Numbers of a small table, by whole numbers in f32 that are all inside."""
         ...
 
+    def columns(self, x: Any, order: Any) -> Any:
+        """Elements of the last axis, by indices that are all inside."""
+        ...
+
 
 class _Arrays:
     def floats(self, x: Array) -> Array:
@@ -55,6 +59,9 @@ class _Arrays:
 
     def lookup(self, table: Sequence[float], index: Array) -> Array:
         return np.array(table, np.float32)[index.astype(np.uint8)]
+
+    def columns(self, x: Array, order: Array) -> Array:
+        return x[..., order]
 
 
 ARRAYS: Arithmetic = _Arrays()
@@ -107,6 +114,30 @@ class Plane:
         return i8 if self.is_signed else u8
 
 
+@dataclass(frozen=True)
+class SmallFloat:
+    """Floats of 8 bits: a sign, an exponent less a bias, a fraction. The codes from `end` on are no numbers."""
+
+    exponent: int
+    fraction: int
+    bias: int
+    end: int
+
+    def values(self, code: Any, ops: Arithmetic) -> Any:
+        """Of codes in f32; each step is exact."""
+        parts = 2.0**self.fraction
+        powers = [2.0 ** (max(e, 1) - self.bias - self.fraction) for e in range(1 << self.exponent)]
+        size = code % 128.0
+        exponent = ops.floor(size / parts)
+        digits = size % parts + ops.floats(size >= parts) * parts
+        sign = ops.floats(code < 128.0) * 2.0 - 1.0
+        return digits * ops.lookup(powers, exponent) * sign
+
+
+E4M3 = SmallFloat(4, 3, 7, 127)
+E5M2 = SmallFloat(5, 2, 15, 124)
+
+
 def planes_of(bits: int, items: int) -> tuple[Plane, ...]:
     """The planes of unsigned integers of so many bits in a block of so many."""
     widths = {1: (1,), 2: (2,), 3: (2, 1), 4: (4,), 5: (4, 1), 6: (4, 2), 8: (8,)}[bits]
@@ -145,7 +176,8 @@ class Blocks:
 
         scales * sub_scales * (integer - zero - zeros) + minima * sub_minima
 
-    The integers are `planes`, lowest bits first; with a `codebook` they are indices into it. `sub` elements share a
+    The integers are `planes`, lowest bits first; with a `codebook` they are indices into it, and as a `code` they are
+    floats of 8 bits. `sub` elements share a
     sub-scale, where there are such. Products and sums are of f32, from left to right.
     """
 
@@ -158,6 +190,7 @@ class Blocks:
     sub_scale: DType | None = None
     has_minima: bool = False
     zeros: DType | None = None
+    code: SmallFloat | None = None
 
     def fields(self) -> dict[str, tuple[Shape, DType]]:
         """Of a block: shapes and dtypes."""
@@ -198,13 +231,20 @@ class Blocks:
             found = found + self._by_sub("minima", "sub_minima", fields, ops)
         return found
 
-    def _numbers(self, fields: Fields, ops: Arithmetic) -> Any:
+    def integers(self, fields: Fields, ops: Arithmetic) -> Any:
+        """(..., K / items, *axes), in f32, none below 0 if they have no sign."""
         found = spread(fields["quants"], self.planes[0], self.axes, ops)
-        if self.codebook:
-            return ops.lookup(self.codebook, found)
         if len(self.planes) > 1:
             high = spread(fields["high"], self.planes[1], self.axes, ops)
             found = found + high * 2.0 ** self.planes[0].bits
+        return found
+
+    def _numbers(self, fields: Fields, ops: Arithmetic) -> Any:
+        found = self.integers(fields, ops)
+        if self.codebook:
+            return ops.lookup(self.codebook, found)
+        if self.code is not None:
+            return self.code.values(found, ops)
         found = found - self.zero if self.zero else found
         return found if self.zeros is None else found - self._of_blocks(fields["zeros"], ops)
 
