@@ -7,6 +7,7 @@ in planes of their group then; scales, zeros and minima are the file's own numbe
 * GPTQ: (integer - zero - 1) * scale; with an order of its own (`desc_act`) an input names its group
 * AWQ: (integer - zero) * scale, eight columns in a word as AutoAWQ interleaves them
 * compressed-tensors: (integer - zero) * scale, or a float of 8 bits * scale, or of 4 bits with a scale of scales
+* torchao: (integer - zero) * scale, integer of 4 bits * scale + zero, or a float of 8 bits * scale
 * bitsandbytes: a codebook's number * the greatest magnitude of its block; or an integer of 8 bits * that of a row / 127
 * MLX: integer * scale + bias
 """
@@ -221,27 +222,27 @@ def compressed(g: Group, config: Mapping[str, Any]) -> Packed:
     if "weight_global_scale" in g.parts:
         return _nvfp4(g)
     if "weight_packed" in g.parts:
-        return _compressed_words(g)
+        return (_mxfp4 if g.parts["weight_packed"].kind == "U8" else _compressed_words)(g)
     if g.parts["weight"].kind in BYTES_8:
-        return float8(g, "weight_scale")
-    rows, columns = _matrix(g, "weight")
-    size, scales = _scales(g, "weight_scale", rows, columns)
-    if g.parts["weight"].kind != "I8":
-        raise g.refused("weight", "I8")
-    has_zeros = "weight_zero_point" in g.parts
-    if has_zeros and math.prod(g.shape("weight_zero_point")) != rows * (columns // size):
-        raise g.refused("weight_zero_point", f"of {rows} rows in {columns // size} groups")
+        return float8(g, "weight", "weight_scale")
+    return int8(g, "weight", "weight_scale", "weight_zero_point")
+
+
+def int8(g: Group, part: str, scale: str, zero: str) -> Packed:
+    """Integers of 8 bits, less zeros if there are such, with scales of rows, of groups or one for all."""
+    rows, columns = _matrix(g, part)
+    size, scales = _scales(g, scale, rows, columns)
+    if g.parts[part].kind != "I8":
+        raise g.refused(part, "I8")
+    if zero in g.parts and math.prod(g.shape(zero)) != rows * (columns // size):
+        raise g.refused(zero, f"of {rows} rows in {columns // size} groups")
     blocks = Blocks(
         size,
         (Plane(8, size, is_signed=True),),
-        scale=g.float_of("weight_scale"),
-        zeros=i8 if has_zeros else None,
+        scale=g.float_of(scale),
+        zeros=i8 if zero in g.parts else None,
     )
-    fields = {
-        "quants": lambda: g.read("weight"),
-        "scales": scales,
-        "zeros": lambda: g.read("weight_zero_point"),
-    }
+    fields = {"quants": lambda: g.read(part), "scales": scales, "zeros": lambda: g.read(zero)}
     return g.packed("int8", (rows, columns), blocks, fields)
 
 
@@ -249,7 +250,7 @@ def _compressed_words(g: Group) -> Packed:
     rows, columns = (int(n) for n in g.read("weight_shape"))
     words = g.shape("weight_packed")
     bits = words[1] * 32 // columns if len(words) == 2 and columns > 0 else 0
-    if words[0] != rows or bits not in (2, 4, 8) or words[1] * 32 != columns * bits:
+    if words[0] != rows or bits not in (1, 2, 3, 4, 5, 6, 8) or words[1] * 32 != columns * bits:
         raise g.refused("weight_packed", f"words of {rows} x {columns} integers")
     if "weight_g_idx" in g.parts and (g.read("weight_g_idx") >= 0).any():
         raise g.wrong(f"{g.name[:80]} has an order of its own, which is read of GPTQ alone")
@@ -288,10 +289,10 @@ def _scales(g: Group, part: str, rows: int, columns: int) -> tuple[int, Reader]:
     return g.group_size(columns, shape[1]), lambda: g.read(part).reshape(shape)
 
 
-def float8(g: Group, scale: str) -> Packed:
+def float8(g: Group, part: str, scale: str) -> Packed:
     """Floats of 8 bits, with scales of rows, of groups, of tiles or one for all."""
-    rows, columns = _matrix(g, "weight")
-    code, shape = BYTES_8[g.parts["weight"].kind], g.shape(scale)
+    rows, columns = _matrix(g, part)
+    code, shape = BYTES_8[g.parts[part].kind], g.shape(scale)
     tiles = len(shape) == 2 and shape[0] not in (1, rows)
     if tiles:
         high, size = -(-rows // shape[0]), g.group_size(columns, shape[1])
@@ -303,15 +304,28 @@ def float8(g: Group, scale: str) -> Packed:
     blocks = Blocks(size, (Plane(8, size),), scale=g.float_of(scale), code=code)
 
     def codes() -> Array:
-        found = g.read("weight")
+        found = g.read(part)
         if ((found & 127) >= code.end).any():
-            raise g.wrong(
-                f"{g.name[:80]} holds codes of {g.parts['weight'].kind} that are no numbers"
-            )
+            raise g.wrong(f"{g.name[:80]} holds codes of {g.parts[part].kind} that are no numbers")
         return found
 
     fields = {"quants": codes, "scales": scales}
-    return g.packed(g.parts["weight"].kind.lower(), (rows, columns), blocks, fields)
+    return g.packed(g.parts[part].kind.lower(), (rows, columns), blocks, fields)
+
+
+def _mxfp4(g: Group) -> Packed:
+    """Floats of 4 bits, with a power of two for 32 of them, which bf16 holds: its exponent has as many bits."""
+    rows, half = _matrix(g, "weight_packed")
+    _check(g, "weight_scale", (rows, half // 16))
+    blocks = Blocks(32, planes_of(4, 32), codebook=E2M1, scale=bf16)
+
+    def scales() -> Array:
+        e = g.read("weight_scale").astype(np.uint16)
+        return np.where(e > 0, e << 7, 0x40).astype(np.uint16).view(bf16.numpy)
+
+    fields: dict[str, Reader] = {"scales": scales}
+    fields |= _planes(blocks, lambda: unpacked(g.read("weight_packed"), 4))
+    return g.packed("mxfp4", (rows, 2 * half), blocks, fields)
 
 
 def _nvfp4(g: Group) -> Packed:
@@ -395,6 +409,31 @@ def _of_rows(g: Group) -> Packed:
     return Packed("int8", shape, fields, values, read, tuple(s.name for s in g.parts.values()))
 
 
+# --- torchao --------------------------------------------------------------------------------------
+
+
+def torchao(g: Group, config: Mapping[str, Any]) -> Packed:
+    """Of `_weight_qdata`, with `_weight_scale` and perhaps `_weight_zero_point`: integers, or floats of 8 bits."""
+    del config
+    part, scale, zero = "_weight_qdata", "_weight_scale", "_weight_zero_point"
+    kind = g.parts[part].kind
+    if kind in BYTES_8:
+        return float8(g, part, scale)
+    if kind == "I8":
+        return int8(g, part, scale, zero)
+    rows, half = _matrix(g, part)
+    groups = g.shape(scale)[0]
+    if kind != "U8":
+        raise g.refused(part, "I8, F8_E4M3, or two integers of 4 bits in U8")
+    for of_groups in (scale, zero):
+        _check(g, of_groups, (groups, rows))
+    size = g.group_size(2 * half, groups)
+    blocks = affine(4, size, g.float_of(scale), zero=8, has_minima=True)
+    fields = {"scales": lambda: g.read(scale).T, "minima": lambda: g.read(zero).T}
+    fields |= _planes(blocks, lambda: unpacked(g.read(part), 4) ^ 8)  # those have a sign
+    return g.packed("int4", (rows, 2 * half), blocks, fields)
+
+
 # --- MLX ------------------------------------------------------------------------------------------
 
 
@@ -443,8 +482,13 @@ METHODS: dict[str, tuple[Method, ...]] = {
         Method("weight_packed", _COMPRESSED, compressed),
         Method("weight", _COMPRESSED, compressed),
     ),
-    "fp8": (Method("weight", ("weight_scale_inv",), lambda g, _: float8(g, "weight_scale_inv")),),
+    "fp8": (
+        Method(
+            "weight", ("weight_scale_inv",), lambda g, _: float8(g, "weight", "weight_scale_inv")
+        ),
+    ),
     "bitsandbytes": (Method("weight", (*_NESTED, *_STATES, "SCB", "weight_format"), bitsandbytes),),
+    "torchao": (Method("_weight_qdata", ("_weight_scale", "_weight_zero_point"), torchao),),
     "mlx": (Method("weight", ("scales", "biases"), mlx),),
 }
 

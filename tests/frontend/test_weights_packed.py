@@ -108,6 +108,20 @@ def floats8(kind: Any, scale: str, *shape: int) -> tuple[Tensors, Array]:
     return {"weight": q, scale: s}, q.astype(np.float32) * every
 
 
+def renamed(made: tuple[Tensors, Array]) -> tuple[Tensors, Array]:
+    """As torchao calls its tensors."""
+    names = {"weight": "qdata", "weight_scale": "scale", "weight_zero_point": "zero_point"}
+    return {f"_weight_{names[n]}": a for n, a in made[0].items()}, made[1]
+
+
+def int4_pairs() -> tuple[Tensors, Array]:
+    q, s = drawn(8, low=-8), scales(ROWS, GROUPS)
+    zeros = (RNG.standard_normal((ROWS, GROUPS)) * 0.1).astype(np.float16)
+    pairs = (q[:, ::2] & 15 | (q[:, 1::2] & 15) << 4).astype(np.uint8)
+    tensors = {"weight": pairs, "weight_scale": s.T, "weight_zero_point": zeros.T}
+    return renamed((tensors, q.astype(np.float32) * wide(s) + wide(zeros)))
+
+
 def nvfp4() -> tuple[Tensors, Array]:
     q = drawn(16)
     s = (RNG.random((ROWS, COLUMNS // 16)) * 300).astype(ml_dtypes.float8_e4m3fn)
@@ -120,6 +134,14 @@ def nvfp4() -> tuple[Tensors, Array]:
         "weight_global_scale": total,
     }
     return tensors, meant.astype(np.float32) * wide(s.astype(np.float32) / total, 16)
+
+
+def mxfp4() -> tuple[Tensors, Array]:
+    q, e = drawn(16), drawn(140, (ROWS, GROUPS), 110)
+    values = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
+    meant = np.where(q < 8, 1, -1).astype(np.float32) * values[q % 8] * wide(2.0 ** (e - 127.0))
+    pairs = (q[:, ::2] | q[:, 1::2] << 4).astype(np.uint8)
+    return {"weight_packed": pairs, "weight_scale": e.astype(np.uint8)}, meant
 
 
 def nf4(*, nested: bool) -> tuple[Tensors, Array]:
@@ -162,6 +184,7 @@ def mlx(bits: int) -> tuple[Tensors, Array]:
 
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": SIZE}
 CT = {"quant_method": "compressed-tensors"}
+AO = {"quant_method": "torchao"}
 BNB = {"quant_method": "bitsandbytes"}
 CASES: dict[str, tuple[dict[str, Any], Callable[[], tuple[Tensors, Array]]]] = {
     "gptq": (GPTQ, lambda: gptq(4)),
@@ -175,6 +198,7 @@ CASES: dict[str, tuple[dict[str, Any], Callable[[], tuple[Tensors, Array]]]] = {
     ),
     "awq": ({"quant_method": "awq", "bits": 4, "group_size": SIZE}, awq),
     "words4": (CT, lambda: compressed_words(4)),
+    "words3": (CT, lambda: compressed_words(3)),
     "words8": (CT, lambda: compressed_words(8)),
     "words4-zeros": (CT, lambda: compressed_words(4, "packed")),
     "words4-bytes": (CT, lambda: compressed_words(4, "bytes")),
@@ -188,6 +212,13 @@ CASES: dict[str, tuple[dict[str, Any], Callable[[], tuple[Tensors, Array]]]] = {
     ),
     "f8-e5m2": (CT, lambda: floats8(ml_dtypes.float8_e5m2, "weight_scale", ROWS, 1)),
     "nvfp4": (CT, nvfp4),
+    "mxfp4": (CT, mxfp4),
+    "ao-int8": (AO, lambda: renamed(compressed_int(GROUPS))),
+    "ao-f8": (
+        AO,
+        lambda: renamed(floats8(ml_dtypes.float8_e4m3fn, "weight_scale", ROWS, 1)),
+    ),
+    "ao-int4": (AO, int4_pairs),
     "nf4": (BNB, lambda: nf4(nested=False)),
     "nf4-nested": (BNB, lambda: nf4(nested=True)),
     "bnb-int8": (BNB, int8_rows),
