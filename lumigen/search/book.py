@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from lumigen.errors import BadArgument
@@ -20,8 +20,10 @@ from lumigen.printer.region import show
 from lumigen.region import Region
 from lumigen.schedule import Schedule
 from lumigen.search.choice import Choice, candidate_of
+from lumigen.search.story import Story
 
 FORMAT = 1
+NO_CHOICE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)  # of what says none
 
 
 @dataclass(frozen=True)
@@ -35,9 +37,10 @@ class Found:
 
 @dataclass(frozen=True)
 class Book:
-    """What regions run as, by `key_of`; others run as the heuristic says."""
+    """What regions run as, by `key_of`; others run as the heuristic says. `story` is of the search that found it."""
 
     found: Mapping[str, Found]
+    story: Story | None = field(default=None, compare=False, repr=False)
 
     def pick(self, device: Device, canonical: Region, named: Region) -> Candidate | None:
         """The candidate that a region runs as; None where the book has none that is legal."""
@@ -79,17 +82,23 @@ def book_of(text: str, where: str) -> Book:
         whole: Any = json.loads(text)
         regions = {FORMAT: whole["regions"]}[whole["format"]]
         return Book({str(key): found_of(o) for key, o in regions.items()})
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as why:
+    except NO_CHOICE as why:
         expected = "a file that a search has written, as schedules.json of a project"
         raise BadArgument(op="compile", name="schedules", value=where, expected=expected) from why
 
 
 def object_of(found: Found) -> dict[str, Any]:
     """As JSON has it."""
-    c = found.choice
     return {
         "seconds": found.seconds,
         "before": found.before,
+        **object_of_choice(found.choice),
+    }
+
+
+def object_of_choice(c: Choice) -> dict[str, Any]:
+    """As JSON has it."""
+    return {
         "first": c.first,
         "plans": c.plans,
         "schedules": [_schedule_object(s) for s in c.schedules],
@@ -103,14 +112,19 @@ def _schedule_object(s: Schedule) -> dict[str, Any]:
 
 
 def found_of(o: Any) -> Found:
-    """What an object of JSON says; an exception of Python if it says nothing."""
+    """What an object of JSON says; one of NO_CHOICE if it says nothing."""
+    return Found(choice_of(o), float(o["seconds"]), float(o["before"]))
+
+
+def choice_of(o: Any) -> Choice:
+    """The same of a choice."""
     plans = tuple((int(kernel), int(number)) for kernel, number in o["plans"])
     schedules = tuple(_schedule(s) for s in o["schedules"])
     special = tuple(_schedule(s) for s in o.get("special", []))
     first = int(o["first"])
     if first < 0 or any(min(p) < 0 for p in plans):
         raise ValueError("a number below zero")
-    return Found(Choice(first, plans, schedules, special), float(o["seconds"]), float(o["before"]))
+    return Choice(first, plans, schedules, special)
 
 
 def _schedule(o: Any) -> Schedule:
