@@ -349,7 +349,7 @@ def test_fast_numerics_take_the_estimate_and_a_file_of_schedules_repeats_it(tmp_
     assert not file
     fast, said, text = emitted(traced, tmp_path / "fast", numerics="fast")
     assert any("products_of_one_operand in 1 block" in s for s in said)
-    assert book_of(text, "a text") == Book({}, "fast")
+    assert book_of(text, "a text") == Book({}, algebra="fast")
     assert fast.entries[0].launches < plain.entries[0].launches
     again, _, same = emitted(traced, tmp_path / "again", schedules=tmp_path / "fast" / SCHEDULES)
     assert same == text

@@ -40,6 +40,7 @@ class Asked:
     seconds: float | None
     seed: int = 0
     cold: bool = False
+    workers: int = 1
     numerics: Numerics | None = None
     spent: float = 0.0
     algebra: str = ""
@@ -90,7 +91,7 @@ class Asked:
             at.step("tune", int(news.seconds), int(seconds), as_text(news))
 
         with at.stage("tune"):
-            terms = Terms(seconds, os.cpu_count() or 1, self.seed, self.cold)
+            terms = Terms(seconds, os.cpu_count() or 1, self.seed, self.cold, self.workers)
             terms = replace(terms, spent=self.spent)
             found = tune(entries, target, measuring, dtype, terms, tell)
         for note in found.notes:
@@ -106,7 +107,7 @@ class Asked:
                 f"the search was too short for {', '.join(found.unreached)}: these run as without one, "
                 "and are searched next time"
             )
-        return replace(found.book, algebra=self.algebra)
+        return replace(found.book, story=found.story, algebra=self.algebra)
 
 
 def _fired(rule: str, blocks: int) -> str:
@@ -145,6 +146,7 @@ def asked_for(
     seed: int | None = None,
     *,
     cold: bool = False,
+    workers: int = 1,
     numerics: str | None = None,
 ) -> Asked:
     """What was asked, or BadArgument."""
@@ -165,11 +167,15 @@ def asked_for(
             raise refused("tune", f"{seconds:g}", f"seconds, {LEAST:g} to {MOST:g}")
         if lacking := refusal(target):
             raise refused(f"tune for {target.text}", "measured here", lacking)
+    measuring = measuring_of(target)
+    if measuring is not None and workers > 1 and workers > measuring.workers():
+        raise refused("workers", str(workers), f"no more than measure here: {measuring.workers()}")
     named = [n.value for n in Numerics]
     if numerics is not None and numerics not in named:
         raise refused("numerics", numerics, f"one of {', '.join(named)}")
     given = NOTHING if file is None else _read(Path(file))
-    return Asked(given, seconds, seed or 0, cold, None if numerics is None else Numerics(numerics))
+    allowed = None if numerics is None else Numerics(numerics)
+    return Asked(given, seconds, seed or 0, cold, workers, allowed)
 
 
 def _read(path: Path) -> Book:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from lumigen.algebra.numerics import Numerics
@@ -21,6 +21,7 @@ from lumigen.printer.region import show
 from lumigen.region import Region
 from lumigen.schedule import Schedule
 from lumigen.search.choice import Choice, candidate_of
+from lumigen.search.story import Story
 
 FORMAT = 1
 NO_CHOICE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)  # of what says none
@@ -37,12 +38,13 @@ class Found:
 
 @dataclass(frozen=True)
 class Book:
-    """What regions run as, by `key_of`; others run as the heuristic says.
+    """What regions run as, by `key_of`; others run as the heuristic says. `story` is of the search that found it.
 
     `algebra` says by which numerics the model was rewritten before; empty: it was not.
     """
 
     found: Mapping[str, Found]
+    story: Story | None = field(default=None, compare=False, repr=False)
     algebra: str = ""
 
     def pick(self, device: Device, canonical: Region, named: Region) -> Candidate | None:
@@ -92,7 +94,7 @@ def book_of(text: str, where: str) -> Book:
         regions = {FORMAT: whole["regions"]}[whole["format"]]
         found = {str(key): found_of(o) for key, o in regions.items()}
         algebra = str(whole.get("algebra", ""))
-        return Book(found, algebra and Numerics(algebra).value)
+        return Book(found, algebra=algebra and Numerics(algebra).value)
     except NO_CHOICE as why:
         expected = "a file that a search has written, as schedules.json of a project"
         raise BadArgument(op="compile", name="schedules", value=where, expected=expected) from why
