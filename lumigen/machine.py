@@ -135,6 +135,14 @@ class TransposedTiles:
 
 
 @dataclass(frozen=True)
+class Strips:
+    """Neighbouring points of an image, whose windows overlap, that a thread folds together."""
+
+    numbers: int  # that are added up in registers at most
+    threads: int  # of a multiprocessor that should have a strip
+
+
+@dataclass(frozen=True)
 class Teams:
     """Threads that share a task. Registers are of 32 bits."""
 
@@ -162,6 +170,7 @@ class Teams:
         int  # registers where parts of a row are code of their own, since not all threads have them
     )
     stretch: int  # bytes of lanes that a task has at least whose teams share out a fold; 0: none do
+    strips: Strips | None  # none where a thread folds one window at a time
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,6 +24,7 @@ from lumigen.machine import (
     StreamingGpu,
     StreamTile,
     StreamTiles,
+    Strips,
     Teams,
     TransposedTiles,
     Vectors,
@@ -142,6 +143,7 @@ TEAMS = Teams(
     transposed=TransposedTiles(side=64, least=16, bytes=48 * 1024),
     between=16,
     stretch=32,  # of a line of memory what moves by itself
+    strips=Strips(numbers=32, threads=256),
 )
 SM_80 = StreamingGpu(
     name="sm_80",
