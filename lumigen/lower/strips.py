@@ -64,8 +64,9 @@ def strips(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Built:
     check_lanes(found.loops, sizes["threads"])
     if not 1 <= team <= teams.warp or team & (team - 1) or sizes["threads"] % team:
         raise NotRealised(f"{team} of {sizes['threads']} threads along the lanes")
-    if sizes["points"] < 2:
-        raise NotRealised("a strip of one point, which shares nothing")
+    most = found.along.point.extent.bounds()[1]
+    if sizes["points"] < 2 or (most is not None and sizes["points"] > most):
+        raise NotRealised(f"strips of {sizes['points']} points of {most}")
     return Built(_program(plan, found, sizes), plan.region)
 
 
@@ -85,9 +86,11 @@ def schedule_of_strips(plan: KernelPlan, machine: Gpu) -> Schedule | None:
     lines = found.loops.row.extent.estimate() // along.point.extent.estimate()
     vectors = -(-lane.extent.estimate() // (team * width)) * team
     longest = teams.strips.numbers // width
-    for points in (n for n in (8, 4, 2) if n <= longest):
-        busy = lines * -(-along.point.extent.estimate() // points) * vectors
-        if busy >= teams.strips.threads * machine.multiprocessors:
+    extent = along.point.extent.estimate()
+    for most in (n for n in (8, 4, 2) if n <= longest):
+        number = -(-extent // most)
+        points = -(-extent // number)  # strips of one length
+        if lines * number * vectors >= teams.strips.threads * machine.multiprocessors:
             sizes = {"threads": teams.threads, "team": team, "width": width, "points": points}
             made = schedule("strips", sizes)
             try:
