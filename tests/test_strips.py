@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,15 +15,20 @@ import lumigen as lg
 from lumigen import functional as F
 from lumigen.interp.graph import evaluate
 from lumigen.lower import GRAPH_PASSES
-from lumigen.lower.assemble import LoweredModel, assemble
-from lumigen.lower.strips import schedule_of_strips, strips
+from lumigen.lower.assemble import LoweredKernel, LoweredModel, assemble
+from lumigen.lower.devices import Device
+from lumigen.lower.strips import strips
+from lumigen.machine import Strips
 from lumigen.plan import NotRealised
+from lumigen.region import Read, walk
 from lumigen.schedule import schedule
-from lumigen.targets.cuda.device import CUDA
-from lumigen.targets.cuda.machines import SM_80
-from lumigen.tile import Accumulator, StoreTile
+from lumigen.targets.cuda.device import CUDA, device_of
+from lumigen.targets.cuda.machines import SM_80, SM_90A
+from lumigen.tile import Accumulate, Accumulator, Let
 
 Function = Callable[..., Any]
+# an image of any size is not added to what is made of it, nor as large as all windows
+FIXED = ("an epilogue", "an image below its window", "steps", "edges", "steps that differ")
 
 
 def last(function: Function) -> Function:
@@ -52,23 +59,96 @@ CASES: dict[str, tuple[Function, tuple[int, ...], tuple[int, ...] | None]] = {
 }
 
 
-def lowered(name: str, *, dynamic: bool = False) -> tuple[Any, LoweredModel]:
+def device(numbers: int) -> Device:
+    """One that has strips of any image."""
+    teams = replace(SM_80.teams, strips=Strips(numbers=numbers, threads=0))
+    return device_of(replace(SM_80, teams=teams), SM_90A)
+
+
+def lowered(name: str, numbers: int, *, dynamic: bool = False) -> tuple[Any, LoweredModel]:
     function, shape, weight = CASES[name]
     if dynamic:
-        at = slice(1, 3) if function.__qualname__.startswith("last") else slice(2, 4)
-        found = list(shape)
-        found[at] = [lg.Dim(n, 7, 400, typical=64) for n in "hw"]
-        shape = tuple(found)
+        first = 1 if function.__qualname__.startswith("last") else 2
+        sizes = (lg.Dim(n, 4, 400, typical=64) for n in "hw")
+        shape = (*shape[:first], *sizes, *shape[first + 2 :])
     specs = {n: lg.spec(*s) for n, s in {"x": shape, "w": weight}.items() if s is not None}
     graph = entry = traced(function, **specs)
     for step in GRAPH_PASSES:
         entry = step(entry)
-    return graph, assemble((("entry", entry),), CUDA)
+    return graph, assemble((("entry", entry),), device(numbers))
 
 
-def inputs_of(name: str, rng: np.random.Generator) -> dict[str, Any]:
+def kernel_of(model: LoweredModel) -> LoweredKernel:
+    (kernel,) = (k for k in model.kernels if k.schedule and k.schedule.builder == "strips")
+    return kernel
+
+
+@pytest.mark.parametrize("numbers", [8, 32])
+@pytest.mark.parametrize("name", CASES)
+def test_a_strip_has_the_values_of_its_points(
+    name: str, numbers: int, rng: np.random.Generator
+) -> None:
     _, shape, weight = CASES[name]
-    shapes = {"x": shape, "w": weight}
-    return {
-        n: rng.standard_normal(s).astype(np.float32) for n, s in shapes.items() if s is not None
-    }
+    for dynamic in (False, True) if name not in FIXED else (False,):
+        graph, model = lowered(name, numbers, dynamic=dynamic)
+        assert kernel_of(model).program.skeleton == "simt"
+        inputs = {
+            n: rng.standard_normal(s).astype(np.float32)
+            for n, s in {"x": shape, "w": weight}.items()
+            if s is not None
+        }
+        wanted, found = evaluate(graph, inputs, {}), run_entry(model, inputs, {})
+        for n, value in wanted.items():
+            np.testing.assert_allclose(found[n], value, rtol=1e-5, atol=1e-5, err_msg=n)
+
+
+def test_neighbours_share_what_they_read() -> None:
+    """Four points of a window of three read six columns of a row, and each weight once."""
+    kernel = kernel_of(lowered("channels last", 32)[1])
+    assert kernel.plan is not None
+    sizes = schedule("strips", {"threads": 256, "team": 2, "width": 4, "points": 4})
+    statements = list(strips(kernel.plan, sizes, SM_80).program.statements())
+    asked = [s.value for s in statements if isinstance(s, Let | Accumulate)]
+    reads = Counter(e.source.name for e in walk(asked) if isinstance(e, Read))
+    assert sum(isinstance(s, Accumulator) for s in statements) == 4
+    assert sorted(reads.values()) == [3, 6]
+
+
+@pytest.mark.parametrize(
+    ("site", "value"),
+    [("points", 1), ("points", 11), ("team", 3), ("team", 64), ("threads", 1), ("lost", 1)],
+)
+def test_what_no_strips_are_is_refused(site: str, value: int) -> None:
+    kernel = kernel_of(lowered("channels last", 32)[1])
+    assert kernel.plan is not None
+    sizes = {"threads": 256, "team": 2, "width": 4, "points": 4}
+    assert strips(kernel.plan, schedule("strips", sizes), SM_80).program.team == 2
+    with pytest.raises(NotRealised):
+        strips(kernel.plan, schedule("strips", {**sizes, site: value}), SM_80)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.sum(1),
+        lambda x: x * 2,
+        lambda x: x.softmax(-1),
+        lambda x: F.max_pool2d(x, 2),
+    ],
+    ids=["a row", "a map", "two folds", "windows that share nothing"],
+)
+def test_other_loops_have_no_strips(function: Function) -> None:
+    graph = traced(function, x=lg.spec(2, 3, 8, 64))
+    for kernel in assemble((("entry", graph),), device(32)).kernels:
+        assert kernel.schedule is not None
+        assert kernel.schedule.builder != "strips"
+
+
+def test_few_points_are_left_to_more_threads() -> None:
+    """A device that is not full gains nothing from longer strips."""
+    graph = traced(CASES["channels last"][0], x=lg.spec(1, 14, 14, 64), w=lg.spec(64, 1, 3, 3))
+    builders = {k.schedule.builder for k in assemble((("entry", graph),), CUDA).kernels if k.schedule}
+    assert "strips" not in builders
+    graph = traced(CASES["channels last"][0], x=lg.spec(64, 56, 56, 64), w=lg.spec(64, 1, 3, 3))
+    builders = {k.schedule.builder for k in assemble((("entry", graph),), CUDA).kernels if k.schedule}
+    assert "strips" in builders
