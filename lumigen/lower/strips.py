@@ -60,7 +60,7 @@ def strips(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Built:
     check(sizes, SITES)
     check_threads(sizes["threads"], machine.teams)
     check_width(sizes, machine.teams)
-    found, team, teams = Windows.of(plan), sizes["team"], machine.teams
+    found, team, teams = Overlapping.of(plan), sizes["team"], machine.teams
     check_lanes(found.loops, sizes["threads"])
     if not 1 <= team <= teams.warp or team & (team - 1) or sizes["threads"] % team:
         raise NotRealised(f"{team} of {sizes['threads']} threads along the lanes")
@@ -76,7 +76,7 @@ def schedule_of_strips(plan: KernelPlan, machine: Gpu) -> Schedule | None:
     if teams.strips is None:
         return None
     try:
-        found = Windows.of(plan)
+        found = Overlapping.of(plan)
     except NotRealised:
         return None
     lane, along = found.loops.lane, found.along
@@ -105,7 +105,7 @@ def schedule_of_strips(plan: KernelPlan, machine: Gpu) -> Schedule | None:
 
 
 @dataclass(frozen=True)
-class Windows:
+class Overlapping:
     """Vector loops with one fold over windows, and the axis along which those of neighbours overlap."""
 
     loops: Loops
@@ -113,7 +113,7 @@ class Windows:
     along: Along
 
     @staticmethod
-    def of(plan: KernelPlan) -> Windows:
+    def of(plan: KernelPlan) -> Overlapping:
         """NotRealised where the plan has other steps, or no windows overlap."""
         loops = Loops.of(plan)
         if plan.then is not None or loops.once or loops.of_rows or loops.after or loops.where:
@@ -129,7 +129,7 @@ class Windows:
         shared = [a for a in found if a.overlaps and a.reach % a.step < a.reach]
         if not shared:
             raise NotRealised("no windows that overlap along an axis of the rows")
-        return Windows(loops, fold, max(shared, key=lambda a: loops.rows.index(a.point)))
+        return Overlapping(loops, fold, max(shared, key=lambda a: loops.rows.index(a.point)))
 
     @property
     def moves_along_lanes(self) -> bool:
@@ -152,13 +152,13 @@ def _places(fold: Loop) -> Iterator[Ix]:
 class _Strip:
     """Neighbouring points from `first` on, of which the last strip may have some behind the `end` of the image."""
 
-    found: Windows
+    found: Overlapping
     first: Axis
     points: int
     is_ragged: bool
 
     @staticmethod
-    def of(found: Windows, number: Axis, points: int) -> _Strip:
+    def of(found: Overlapping, number: Axis, points: int) -> _Strip:
         extent = found.along.point.extent
         first = Axis("first", (number.extent - 1) * points + 1)
         return _Strip(found, first, points, extent % points != 0)
@@ -201,7 +201,7 @@ def _inside(e: Read, first: Axis) -> Iterator[Cmp]:
                 yield Cmp(i)
 
 
-def _program(plan: KernelPlan, found: Windows, sizes: Schedule) -> TileProgram:
+def _program(plan: KernelPlan, found: Overlapping, sizes: Schedule) -> TileProgram:
     loops, points, team = found.loops, sizes["points"], sizes["team"]
     lane, along = loops.lane, found.along
     assert lane is not None
