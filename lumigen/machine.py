@@ -140,8 +140,11 @@ class TransposedTiles:
 class Strips:
     """Neighbouring points of an image, whose windows overlap, that a thread folds together."""
 
-    numbers: int  # that are added up in registers at most
+    points: tuple[int, ...]  # of a strip at most, the longest first
+    shown: int  # elements of the image along a strip, at most
+    lanes: int  # of a thread, where they are vectors of memory
     threads: int  # of a multiprocessor that should have a strip
+    threads_alone: int  # the same where each lane is read by itself, which takes longer
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,9 @@ from tiles import run_entry, traced
 
 import lumigen as lg
 from lumigen import functional as F
+from lumigen.emit.variables import variables
 from lumigen.interp.graph import evaluate
+from lumigen.kernel_words import is_said
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredKernel, LoweredModel, assemble
 from lumigen.lower.devices import Device
@@ -59,13 +61,14 @@ CASES: dict[str, tuple[Function, tuple[int, ...], tuple[int, ...] | None]] = {
 }
 
 
-def device(numbers: int) -> Device:
-    """One that has strips of any image."""
-    teams = replace(SM_80.teams, strips=Strips(numbers=numbers, threads=0))
+def device(points: int) -> Device:
+    """One that has strips of any image, of so many points."""
+    every = Strips(points=(points,), shown=64, lanes=4, threads=0, threads_alone=0)
+    teams = replace(SM_80.teams, strips=every)
     return device_of(replace(SM_80, teams=teams), SM_90A)
 
 
-def lowered(name: str, numbers: int, *, dynamic: bool = False) -> tuple[Any, LoweredModel]:
+def lowered(name: str, points: int, *, dynamic: bool = False) -> tuple[Any, LoweredModel]:
     function, shape, weight = CASES[name]
     if dynamic:
         first = 1 if function.__qualname__.startswith("last") else 2
@@ -75,7 +78,7 @@ def lowered(name: str, numbers: int, *, dynamic: bool = False) -> tuple[Any, Low
     graph = entry = traced(function, **specs)
     for step in GRAPH_PASSES:
         entry = step(entry)
-    return graph, assemble((("entry", entry),), device(numbers))
+    return graph, assemble((("entry", entry),), device(points))
 
 
 def kernel_of(model: LoweredModel) -> LoweredKernel:
@@ -83,14 +86,14 @@ def kernel_of(model: LoweredModel) -> LoweredKernel:
     return kernel
 
 
-@pytest.mark.parametrize("numbers", [8, 32])
+@pytest.mark.parametrize("points", [2, 8])
 @pytest.mark.parametrize("name", CASES)
 def test_a_strip_has_the_values_of_its_points(
-    name: str, numbers: int, rng: np.random.Generator
+    name: str, points: int, rng: np.random.Generator
 ) -> None:
     _, shape, weight = CASES[name]
     for dynamic in (False, True) if name not in FIXED else (False,):
-        graph, model = lowered(name, numbers, dynamic=dynamic)
+        graph, model = lowered(name, points, dynamic=dynamic)
         assert kernel_of(model).program.skeleton == "simt"
         inputs = {
             n: rng.standard_normal(s).astype(np.float32)
@@ -104,7 +107,7 @@ def test_a_strip_has_the_values_of_its_points(
 
 def test_neighbours_share_what_they_read() -> None:
     """Four points of a window of three read six columns of a row, and each weight once."""
-    kernel = kernel_of(lowered("channels last", 32)[1])
+    kernel = kernel_of(lowered("channels last", 8)[1])
     assert kernel.plan is not None
     sizes = schedule("strips", {"threads": 256, "team": 2, "width": 4, "points": 4})
     statements = list(strips(kernel.plan, sizes, SM_80).program.statements())
@@ -119,7 +122,7 @@ def test_neighbours_share_what_they_read() -> None:
     [("points", 1), ("points", 11), ("team", 3), ("team", 64), ("threads", 1), ("lost", 1)],
 )
 def test_what_no_strips_are_is_refused(site: str, value: int) -> None:
-    kernel = kernel_of(lowered("channels last", 32)[1])
+    kernel = kernel_of(lowered("channels last", 8)[1])
     assert kernel.plan is not None
     sizes = {"threads": 256, "team": 2, "width": 4, "points": 4}
     assert strips(kernel.plan, schedule("strips", sizes), SM_80).program.team == 2
@@ -139,7 +142,7 @@ def test_what_no_strips_are_is_refused(site: str, value: int) -> None:
 )
 def test_other_loops_have_no_strips(function: Function) -> None:
     graph = traced(function, x=lg.spec(2, 3, 8, 64))
-    for kernel in assemble((("entry", graph),), device(32)).kernels:
+    for kernel in assemble((("entry", graph),), device(8)).kernels:
         assert kernel.schedule is not None
         assert kernel.schedule.builder != "strips"
 
@@ -147,8 +150,19 @@ def test_other_loops_have_no_strips(function: Function) -> None:
 def test_few_points_are_left_to_more_threads() -> None:
     """A device that is not full gains nothing from longer strips."""
     graph = traced(CASES["channels last"][0], x=lg.spec(1, 14, 14, 64), w=lg.spec(64, 1, 3, 3))
-    builders = {k.schedule.builder for k in assemble((("entry", graph),), CUDA).kernels if k.schedule}
+    builders = {
+        k.schedule.builder for k in assemble((("entry", graph),), CUDA).kernels if k.schedule
+    }
     assert "strips" not in builders
     graph = traced(CASES["channels last"][0], x=lg.spec(64, 56, 56, 64), w=lg.spec(64, 1, 3, 3))
-    builders = {k.schedule.builder for k in assemble((("entry", graph),), CUDA).kernels if k.schedule}
+    builders = {
+        k.schedule.builder for k in assemble((("entry", graph),), CUDA).kernels if k.schedule
+    }
     assert "strips" in builders
+
+
+def test_no_operand_is_called_like_a_strip() -> None:
+    kernel = kernel_of(lowered("channels last", 2)[1])
+    assert {"strip", "begin"} <= variables(kernel.program)
+    assert is_said("strip")
+    assert is_said("begin")

@@ -72,33 +72,38 @@ def strips(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Built:
 
 def schedule_of_strips(plan: KernelPlan, machine: Gpu) -> Schedule | None:
     """Of windows that overlap, as long strips as leave all multiprocessors enough threads; None of another plan."""
-    teams = machine.teams
-    if teams.strips is None:
-        return None
+    teams, tiles = machine.teams, machine.teams.strips
     try:
         found = Overlapping.of(plan)
     except NotRealised:
         return None
     lane, along = found.loops.lane, found.along
-    assert lane is not None
-    width = teams.least_lanes if found.moves_along_lanes else width_of(plan.region, teams)
-    team = least_idle(-(-lane.extent.estimate() // width), teams)
-    lines = found.loops.row.extent.estimate() // along.point.extent.estimate()
-    vectors = -(-lane.extent.estimate() // (team * width)) * team
-    longest = teams.strips.numbers // width
-    extent = along.point.extent.estimate()
-    for most in (n for n in (8, 4, 2) if n <= longest):
+    if tiles is None or lane is None:
+        return None
+    extent, lines = along.point.extent.estimate(), found.loops.row.extent.estimate()
+    if found.moves_along_lanes:  # neighbouring threads read neighbours, as one line of memory
+        width, least = teams.least_lanes, tiles.threads_alone
+        team = min(teams.warp, 1 << (-(-lane.extent.estimate() // width) - 1).bit_length())
+    else:
+        width, least = min(tiles.lanes, width_of(plan.region, teams)), tiles.threads
+        team = least_idle(-(-lane.extent.estimate() // width), teams)
+    busy = lines // extent * -(-lane.extent.estimate() // (team * width)) * team
+    for most in tiles.points:
         number = -(-extent // most)
         points = -(-extent // number)  # strips of one length
-        if lines * number * vectors >= teams.strips.threads * machine.multiprocessors:
+        shown = along.step * (points - 1) + along.reach + 1
+        if shown <= tiles.shown and busy * number >= least * machine.multiprocessors:
             sizes = {"threads": teams.threads, "team": team, "width": width, "points": points}
-            made = schedule("strips", sizes)
-            try:
-                strips(plan, made, machine)
-            except NotRealised:
-                continue
-            return made
+            return _realised(plan, schedule("strips", sizes), machine)
     return None
+
+
+def _realised(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Schedule | None:
+    try:
+        strips(plan, sizes, machine)
+    except NotRealised:
+        return None
+    return sizes
 
 
 # ---- facts ----
@@ -160,7 +165,7 @@ class _Strip:
     @staticmethod
     def of(found: Overlapping, number: Axis, points: int) -> _Strip:
         extent = found.along.point.extent
-        first = Axis("first", (number.extent - 1) * points + 1)
+        first = Axis("begin", (number.extent - 1) * points + 1)
         return _Strip(found, first, points, extent % points != 0)
 
     def at(self, point: int) -> dict[Axis, Ix]:
