@@ -102,8 +102,9 @@ def tune(
                 model, _, way, _ = load(model_file, settings, weights, dims, trust=trust)
                 traced = model.trace()
             options = {"target": row.text, **asked.options}
+            equal, left = asked.program(traced, row, BY_NAME[dtype], stages)
             made = lower_model(
-                traced, options, stages, row, dtype=BY_NAME[dtype], schedules=asked.book
+                equal.traced, options, stages, row, dtype=BY_NAME[dtype], schedules=left.book
             )
         for note in filter(None, (way, *stages.said)):
             say(f"note: {note}")
