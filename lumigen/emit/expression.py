@@ -306,6 +306,8 @@ class Renderer:
 
     def vector(self, e: Expr) -> Text:
         """The value over lanes, as a Vec; one that does not vary is spread over all lanes."""
+        if self.packets is not None and self.lanes is not None:
+            e = self.packets.aligned(e, self.lanes)
         if self.lanes is None or self.lanes not in free_axes(e):
             return Text(f"splat({self.scalar(e).code})")
         if isinstance(e, Local):
@@ -356,9 +358,10 @@ class Renderer:
             where = self.pointer(e.source, phases.base)
             places = f"{self.index(phases.start)}, {self.index(phases.between)}"
             return Text(f"load_phases<{phases.count}>({where}, {places}, {self.use('lanes')})")
-        where = self.pointer(e.source, at)
         if factor == 1:
+            where = self.pointer(e.source, self.first_of(at))
             return Text(f"load{kind}({where}, {self.moved(e.source, at)})")
+        where = self.pointer(e.source, at)
         return Text(f"load_strided{kind}({where}, {self.index(factor)}, {self.use('lanes')})")
 
     def _guarded(self, e: Expr) -> Text | None:
@@ -383,6 +386,13 @@ class Renderer:
         fill = literal(e.otherwise.value, f32)
         inside = f"{self.index(begin)}, {last}, {fill}, {self.use('lanes')}"
         return Text(f"load_between({where}, {inside})")
+
+    def first_of(self, at: Ix) -> Ix:
+        """The place of the first of neighbours."""
+        if self.packets is None or self.lanes is None:
+            return at
+        first = self.packets.first(self.lanes)
+        return at.substitute({self.lanes: ix(first)}) if first in at.axes else at
 
     def moved(self, b: Buffer, at: Ix) -> str:
         """The lanes of neighbours at `at`, as a load or a store of them takes these."""

@@ -3,6 +3,9 @@
 A vector of neighbours begins at a multiple of the lanes if each term of its place is one: by its factor, or by what
 the dims make of it when the kernel runs. So a kernel asks once whether all its buffers and dims are so, and its loops
 have code for either answer; a vector that may begin anywhere moves element by element in both.
+
+Loops over lanes begin their vectors at multiples of the width. So a quotient of the lane by a multiple of it, as the
+number of a block with a scale of its own, is one for a vector, and a remainder goes up by one from lane to lane.
 """
 
 from __future__ import annotations
@@ -11,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from lumigen.condition import Cmp
-from lumigen.index import Atom, Axis, Ix, Lookup, in_units, ix, of_atom, product
-from lumigen.region import Buffer
+from lumigen.index import Atom, Axis, Ix, Lookup, Quotient, Remainder, in_units, ix, of_atom, product
+from lumigen.region import Buffer, Expr, free_axes, indices_of, rebuild, walk
 
 
 @dataclass
@@ -21,14 +24,62 @@ class Packets:
 
     width: int
     starts: dict[Axis, Ix] = field(default_factory=dict[Axis, Ix])  # of the loops over lanes
+    whole: set[Axis] = field(default_factory=set[Axis])  # lanes of which no vector is empty
     buffers: dict[Buffer, None] = field(default_factory=dict[Buffer, None])
     multiples: dict[Ix, None] = field(
         default_factory=dict[Ix, None]
     )  # of the width, if dims are so
+    known: dict[tuple[Expr, Axis], Expr] = field(default_factory=dict[tuple[Expr, Axis], Expr])
+
+    def aligned(self, e: Expr, lanes: Axis) -> Expr:
+        """The value with the first lane of its vector where lanes are divided by what vectors divide."""
+        if lanes not in self.whole or self.starts[lanes] % self.width != 0:
+            return e
+        found = self.known.get((e, lanes))
+        if found is None:
+            found = self.known[e, lanes] = self._aligned(e, lanes)
+        return found
+
+    def _aligned(self, e: Expr, lanes: Axis) -> Expr:
+        divided = dict.fromkeys(
+            a
+            for x in walk([e])
+            for i in indices_of(x)
+            for a in i.atoms()
+            if isinstance(a, Quotient | Remainder) and self._divides(a, lanes)
+        )
+        if not divided:
+            return e
+        first = self.first(lanes)
+        vector = Axis(f"{lanes.name}_vector", lanes.extent)
+        to: dict[Atom, Ix] = {}
+        for a in divided:
+            of_first = of_atom(a).substitute({lanes: ix(vector) * self.width})
+            at_first = of_first.substitute({vector: ix(first) // self.width})
+            to[a] = at_first + (lanes - ix(first) if isinstance(a, Remainder) else 0)
+
+        def visit(x: Expr) -> Expr:
+            return rebuild(x, visit, lambda i: i.substitute(to)) if lanes in free_axes(x) else x
+
+        return visit(e)
+
+    def _divides(self, a: Quotient | Remainder, lanes: Axis) -> bool:
+        """Whether no multiple of the divisor is inside a vector."""
+        size, rest = a.denominator, a.numerator - ix(lanes)
+        inside = size.is_const and lanes not in rest.axes and size % self.width == 0
+        return inside and rest % self.width == 0
+
+    def first(self, lanes: Axis) -> Axis:
+        """The first lane of a vector, which has the name of the lanes: a text that names these says where it begins."""
+        return Axis(lanes.name, lanes.extent + self.width)
 
     def take(self, source: Buffer, at: Ix, lanes: Axis) -> bool:
         """Whether vectors over `lanes` of the elements at `at`, which are neighbours, may be packets."""
-        multiples = self._multiples(at - ix(lanes) + self.starts.get(lanes, ix(0)))
+        first = self.first(lanes)
+        at = at.substitute({lanes: ix(first)}) if first in at.axes else at - ix(lanes)
+        vector = Axis(f"{lanes.name}_vector", lanes.extent)
+        at = at.substitute({first: ix(vector) * self.width})
+        multiples = self._multiples(at + self.starts.get(lanes, ix(0)))
         if multiples is None:
             return False
         self.buffers.setdefault(source)

@@ -58,6 +58,7 @@ class Dialect:
     packs: bool  # loops over lanes are told whether vectors are packets
     warp: int  # threads that exchange directly
     together: int  # elements that a thread may have on their way from memory
+    sums: int = 0  # lanes of which a thread has a sum of its own for each; of more it has fewer; 0: of any
 
 
 class Statements:
@@ -128,6 +129,8 @@ class Statements:
                 const = "const " if isinstance(s, Let) else ""
                 return r.lines(f"{const}{kind}{s.name.name} = {_value(s.value, s.lanes, r)};")
             case Accumulator():
+                if self._is_narrow(s):
+                    return r.lines(f"Sums {s.name.name} = {{}};")
                 start = _start(s, r)
                 return r.lines(f"{_type(s.name.dtype, s.lanes)} {s.name.name} = {start};")
             case Hold():
@@ -152,6 +155,11 @@ class Statements:
                 return r.lines(self._store_where(s, r))
             case _:
                 return self._matrix(s, r)
+
+    def _is_narrow(self, s: Accumulator) -> bool:
+        """Whether a thread adds up in fewer lanes than it has: many accumulators of all would fill its registers."""
+        narrow = self.dialect.sums and self.program.width > self.dialect.sums
+        return narrow and s.name in self.finished - self.of_teams and s.monoid is Monoid.SUM
 
     def _finish(self, s: Finish, r: Renderer) -> str:
         how = "add" if s.monoid is Monoid.SUM else "max"
@@ -273,6 +281,8 @@ class Statements:
         axis, over = s.axis.name, r.index(s.hi - s.lo)
         if self.packets is not None:
             self.packets.starts[s.axis] = s.lo
+            if _every(s) == "for_lanes":
+                self.packets.whole.add(s.axis)
             over = f"{r.use('packed')}, {over}"
         elif self.dialect.packs:
             over = f"std::false_type{{}}, {over}"

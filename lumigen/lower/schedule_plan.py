@@ -28,6 +28,7 @@ from lumigen.lower.split_scan import REDUCED
 from lumigen.lower.stream import SITES as STREAM_SITES
 from lumigen.lower.streamable import Streamable
 from lumigen.lower.tile_time import fastest, of_pair
+from lumigen.lower.together import are_together
 from lumigen.lower.transposed import schedule_of_transposed
 from lumigen.lower.turns import has_corrections
 from lumigen.lower.widths import width_of
@@ -224,7 +225,7 @@ def schedule_of_teams(plan: KernelPlan, machine: Gpu) -> Schedule:
     sizes = {
         "threads": teams.threads,
         "width": width_of(plan.region, teams),
-        "hold": int(not joined),
+        "hold": int(not joined and not are_together(plan.stores)),
     }
     in_turns = any(has_corrections(loop) for loop in plan.loops())
     team = 0 if joined or in_turns else across_of(plan.region, machine).team

@@ -142,6 +142,7 @@ TEAMS = Teams(
     transposed=TransposedTiles(side=64, least=16, bytes=48 * 1024),
     between=16,
     stretch=32,  # of a line of memory what moves by itself
+    together=4,
 )
 SM_80 = StreamingGpu(
     name="sm_80",

@@ -67,6 +67,7 @@ TEAMS = Teams(
     transposed=None,
     between=16,
     stretch=0,
+    together=1,
 )
 APPLE7 = Gpu(
     name="apple7",
