@@ -65,6 +65,7 @@ from lumigen.region import (
     is_true,
     local,
     map_expr,
+    walk,
 )
 
 UNARY = {Op.LOG2: "log2", Op.EXP2: "exp2", Op.SIN: "sin", Op.SQRT: "sqrt", Op.RECIP: "recip"}
@@ -313,6 +314,9 @@ class Renderer:
         if isinstance(e, Local):
             return Text(self.use(e.name), WORD)
         if isinstance(e, Choose) and self._is_shared(e):
+            if _reads(e.then) == _reads(e.otherwise):
+                sides = f"{self.vector(e.then).code}, {self.vector(e.otherwise).code}"
+                return Text(f"select({self.scalar(e.condition).code}, {sides})")
             # the same in all lanes: the other side is not evaluated, whatever it reads
             sides = " : ".join(self.vector(x).within(SUM) for x in (e.then, e.otherwise))
             return Text(f"{self.scalar(e.condition).within(SUM)} ? {sides}", LOOSE)
@@ -465,6 +469,10 @@ class Renderer:
             return f"mask_all({self.holds(Cmp(slack))})"
         index = self.fitting(slack).index
         return f"mask_affine({index(slack)}, {index(factor)})"
+
+
+def _reads(e: Expr) -> set[Read]:
+    return {x for x in walk([e]) if isinstance(x, Read)}
 
 
 def as_int(r: Renderer, i: Ix) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from lumigen.condition import Cmp
 from lumigen.index import Atom, Axis, Ix, Lookup, Quotient, Remainder, in_units, ix, of_atom, product
-from lumigen.region import Buffer, Expr, free_axes, indices_of, rebuild, walk
+from lumigen.region import Buffer, Expr, free_axes, rebuild
 
 
 @dataclass
@@ -41,33 +41,29 @@ class Packets:
         return found
 
     def _aligned(self, e: Expr, lanes: Axis) -> Expr:
-        divided = dict.fromkeys(
-            a
-            for x in walk([e])
-            for i in indices_of(x)
-            for a in i.atoms()
-            if isinstance(a, Quotient | Remainder) and self._divides(a, lanes)
-        )
-        if not divided:
-            return e
-        first = self.first(lanes)
-        vector = Axis(f"{lanes.name}_vector", lanes.extent)
-        to: dict[Atom, Ix] = {}
-        for a in divided:
-            of_first = of_atom(a).substitute({lanes: ix(vector) * self.width})
-            at_first = of_first.substitute({vector: ix(first) // self.width})
-            to[a] = at_first + (lanes - ix(first) if isinstance(a, Remainder) else 0)
-
         def visit(x: Expr) -> Expr:
-            return rebuild(x, visit, lambda i: i.substitute(to)) if lanes in free_axes(x) else x
+            return rebuild(x, visit, lambda i: self._divided(i, lanes)) if lanes in free_axes(x) else x
 
         return visit(e)
 
-    def _divides(self, a: Quotient | Remainder, lanes: Axis) -> bool:
-        """Whether no multiple of the divisor is inside a vector."""
-        size, rest = a.denominator, a.numerator - ix(lanes)
-        inside = size.is_const and lanes not in rest.axes and size % self.width == 0
-        return inside and rest % self.width == 0
+    def _divided(self, i: Ix, lanes: Axis) -> Ix:
+        """The index with the quotients and remainders of its atoms those of the first lane."""
+        first, vector = self.first(lanes), Axis(f"{lanes.name}_vector", lanes.extent)
+        to: dict[Atom, Ix] = {}
+        for a in (a for monomial, _ in i.terms for a in monomial):
+            if not isinstance(a, Quotient | Remainder) or lanes not in a.numerator.axes:
+                continue
+            inner, size = self._divided(a.numerator, lanes), a.denominator
+            start = inner.substitute({lanes: ix(first)}).substitute({first: ix(vector) * self.width})
+            is_one_on = inner.coefficient(lanes) == 1 and size.is_const and size % self.width == 0
+            is_quotient = isinstance(a, Quotient)
+            if is_one_on and start % self.width == 0:
+                divided = start // size if is_quotient else start % size
+                more = ix(0) if is_quotient else lanes - ix(first)
+                to[a] = divided.substitute({vector: ix(first) // self.width}) + more
+            else:
+                to[a] = inner // size if is_quotient else inner % size
+        return i.substitute(to)
 
     def first(self, lanes: Axis) -> Axis:
         """The first lane of a vector, which has the name of the lanes: a text that names these says where it begins."""

@@ -350,6 +350,11 @@ LUMIGEN_INLINE Vec select(Mask m, Vec a, Vec b) {
   return build([&](int i) { return m.m[i] ? a.v[i] : b.v[i]; });
 }
 
+// The same side in all lanes.
+LUMIGEN_INLINE Vec select(bool m, Vec a, Vec b) {
+  return map_lanes(a, b, [&](float x, float y) { return m ? x : y; });
+}
+
 // ---- lanes one by one ----
 
 // Whether lane i is among them.
@@ -602,6 +607,12 @@ LUMIGEN_INLINE Bytes<T> round_f16(Bytes<T> a) {
 }
 template <class T>
 LUMIGEN_INLINE Bytes<T> round_bf16(Bytes<T> a) {
+  return a;
+}
+template <class T>
+LUMIGEN_INLINE Bytes<T> select(bool m, Bytes<T> a, Bytes<T> b) {
+#pragma unroll
+  for (int i = 0; i < a.kWords; ++i) a.word[i] = m ? a.word[i] : b.word[i];
   return a;
 }
 LUMIGEN_INLINE Bytes<uint8_t> whole_quotient(Bytes<uint8_t> a, Vec size) {
