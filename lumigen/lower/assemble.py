@@ -72,7 +72,7 @@ from lumigen.program import (
     WeightInfo,
     elements,
 )
-from lumigen.region import Buffer, Region, Role, Store
+from lumigen.region import Buffer, Read, Region, Role, Store, walk
 from lumigen.schedule import Schedule
 from lumigen.tile import Contract, Mma, Multiply, TileProgram
 
@@ -435,7 +435,9 @@ class _Model:
     ) -> tuple[InputArg | OutputArg, ...] | None:
         """The caller's tensors that must begin at 16 bytes; None where a part of a weight does not."""
         out: dict[InputArg | OutputArg, None] = {}
-        for b in (actual[t.source] for t in program.maps):
+        made = (s.b.value for s in program.statements() if isinstance(s, Contract) and s.maps)
+        read_in = (e.source for e in walk([v for v in made if v is not None]) if isinstance(e, Read))
+        for b in dict.fromkeys(actual[b] for b in (*(t.source for t in program.maps), *read_in)):
             held = self.whole(b)
             if b.role is Role.INPUT:
                 out.setdefault(InputArg(held.name))

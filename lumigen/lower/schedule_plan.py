@@ -19,6 +19,7 @@ from lumigen.lower.contract import Columns, Contraction, Products, find_products
 from lumigen.lower.contractions import is_cheap, is_plain
 from lumigen.lower.pipeline import are_counted, multiplied_in
 from lumigen.lower.radix import GROUPING, blocks_of
+from lumigen.lower.roles import find_made
 from lumigen.lower.row_fold import RowFold
 from lumigen.lower.scope import kernel_reductions
 from lumigen.lower.side_by_side import grids_of
@@ -175,6 +176,8 @@ def blocks_compute(region: Region, machine: Gpu) -> bool:
     one, *others = found.each if found is not None else (None,)
     if one is None or others or not are_counted(one.m_axes, one.n_axes, one.reduce.axes):
         return False
+    if find_made(one) is not None:
+        return True
     computed = [e for e in (one.rows, one.columns) if not is_plain(e)]
     if not computed or not all(is_cheap(e, machine.storing) for e in computed):
         return False
