@@ -92,7 +92,7 @@ struct PanelOfMaker {
 
 // The makers' part: what a panel is made of is read two panels ahead.
 template <class Tile, class B, class Tiles>
-__device__ __forceinline__ void make_panels(const MadeProduct<B>& of, const typename Tile::Ring& ring,
+__device__ __forceinline__ void make_panels(Tile, const MadeProduct<B>& of, const typename Tile::Ring& ring,
                                             const Tiles& tiles, int first, int stride, int count) {
   using A = typename Tile::PanelA;
   typename Tile::Ring::Cursor cursor;

@@ -218,7 +218,7 @@ __device__ __forceinline__ void contract_tiles(const Product (&products)[kProduc
   if constexpr (Tile::kMakers > 0) {
     if (threadIdx.x < 128 || threadIdx.x >= kRoleThreads) {
       shrink_registers<Tile::kMakerRegisters>();
-      make_panels<Tile>(products[0], ring, rasters, first, stride, count);
+      make_panels(Tile{}, products[0], ring, rasters, first, stride, count);
     }
   } else if (threadIdx.x < 128) {  // the producer
     shrink_registers<40>();
