@@ -415,6 +415,8 @@ class Renderer:
         if e.op is Op.CONTIGUOUS:
             value = self.vector(e.args[0])
             return Text(f"round_{e.dtype}({value.code})") if is_half(e.dtype) else value
+        if self.packets is not None and (more := _added_to_small(e)) is not None:
+            return Text(f"whole_sum({self.vector(e.args[0]).code}, {literal(more.value, f32)})")
         if e.op in (Op.ADD, Op.MUL):
             return arithmetic(e, self.vector, may_fuse=True)
         if e.op is Op.EXP2 and self.flushes:
@@ -469,6 +471,23 @@ class Renderer:
             return f"mask_all({self.holds(Cmp(slack))})"
         index = self.fitting(slack).index
         return f"mask_affine({index(slack)}, {index(factor)})"
+
+
+def _added_to_small(e: Prim) -> Const | None:
+    """The whole number that is added to a small integer: one step makes both of the integer's bits."""
+    if e.op is not Op.ADD or not isinstance(more := e.args[1], Const) or not _is_small(e.args[0]):
+        return None
+    return more if more.value == int(more.value) and abs(more.value) <= 1 << 16 else None
+
+
+def _is_small(e: Expr) -> bool:
+    """Whether it is made of the bits of an integer of 8."""
+    if isinstance(e, Choose):
+        return _is_small(e.then) and _is_small(e.otherwise)
+    if isinstance(e, Intrinsic):
+        return e.name in ("whole_quotient", "whole_remainder")
+    source = integers_read(e) if isinstance(e, Prim) else None
+    return source is not None and source.source.dtype.bits == 8
 
 
 def _reads(e: Expr) -> set[Read]:

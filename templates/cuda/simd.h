@@ -593,13 +593,21 @@ struct Bytes {
   static constexpr bool kSigned = std::is_signed_v<T>;
   static constexpr int kWords = (kLanes + 3) / 4;
   uint32_t word[kWords];
-  LUMIGEN_INLINE operator Vec() const {
+  LUMIGEN_INLINE operator Vec() const { return plus(0.0f); }
+  // And a whole number, up to 2^16, in the same step.
+  LUMIGEN_INLINE Vec plus(float more) const {
     return build([&](int i) {
       const uint32_t from_zero = kSigned ? word[i / 4] ^ 0x80808080u : word[i / 4];
-      return __uint_as_float(__byte_perm(from_zero, 0x4b000000u, 0x7540u + i % 4)) - (kSigned ? 8388736.0f : 8388608.0f);
+      const float above = kSigned ? 8388736.0f : 8388608.0f;
+      return __uint_as_float(__byte_perm(from_zero, 0x4b000000u, 0x7540u + i % 4)) - (above - more);
     });
   }
 };
+template <class T>
+LUMIGEN_INLINE Vec whole_sum(Bytes<T> a, float more) {
+  return a.plus(more);
+}
+LUMIGEN_INLINE Vec whole_sum(Vec a, float more) { return a + splat(more); }
 // Floats of 16 bits have them all.
 template <class T>
 LUMIGEN_INLINE Bytes<T> round_f16(Bytes<T> a) {
