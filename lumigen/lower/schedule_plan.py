@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lumigen.dtype import f32
+from lumigen.dtype import bf16, f32
 from lumigen.index import Ix, extent_of
 from lumigen.lower.across import across_of
 from lumigen.lower.block_fold import schedule_of_rows
 from lumigen.lower.cascade import Cascade
 from lumigen.lower.contract import Columns, Contraction, Products, find_products, is_paired
 from lumigen.lower.contractions import is_cheap, is_plain
-from lumigen.lower.pipeline import are_counted, multiplied_in
+from lumigen.lower.made import Made
+from lumigen.lower.pipeline import Flat, are_counted, multiplied_in
 from lumigen.lower.radix import GROUPING, blocks_of
 from lumigen.lower.roles import find_made
 from lumigen.lower.row_fold import RowFold
@@ -176,7 +177,7 @@ def blocks_compute(region: Region, machine: Gpu) -> bool:
     one, *others = found.each if found is not None else (None,)
     if one is None or others or not are_counted(one.m_axes, one.n_axes, one.reduce.axes):
         return False
-    if find_made(one) is not None:
+    if streams_past(one, machine) or find_made(one) is not None:
         return True
     computed = [e for e in (one.rows, one.columns) if not is_plain(e)]
     if not computed or not all(is_cheap(e, machine.storing) for e in computed):
@@ -186,6 +187,14 @@ def blocks_compute(region: Region, machine: Gpu) -> bool:
     return (is_plain(one.rows) or columns <= tile["columns"]) and (
         is_plain(one.columns) or rows <= tile["rows"]
     )
+
+
+def streams_past(one: Contraction, machine: Gpu) -> bool:
+    """Whether loops over rows of the columns, which compute them, take few rows of a product along (`together`)."""
+    rows, flat = extent_of(one.m_axes), Flat.of(one)
+    few = rows.is_const and rows.const <= machine.teams.together and not one.grid
+    is_one = machine.teams.together > 1 and few
+    return is_one and Made.of(flat.columns, flat.n, flat.k, bf16) is not None
 
 
 def _main(plan: KernelPlan) -> object:

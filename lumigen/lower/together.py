@@ -13,27 +13,41 @@ of fewer bytes, the second would be what a team waits for.
 
 from __future__ import annotations
 
+from itertools import product
+
 from lumigen.dtype import f32
-from lumigen.index import Axis, Ix, ix
+from lumigen.index import Axis, Ix, extent_of, ix
 from lumigen.lower.scope import address, kernel_reductions
 from lumigen.machine import Teams
 from lumigen.region import Read, Reduce, Scan, Store, free_axes, substitute, walk
 
 
 def rows_together(stores: tuple[Store, ...], teams: Teams | None) -> tuple[Store, ...]:
-    """The stores of so many rows at a time as share more bytes than each has of its own; as they are if none do."""
+    """The stores of so many rows at a time as share more bytes than each has of its own; as they are if none do.
+
+    What rows share may have rows of its own, a few, as those of a small batch: all of them are together.
+    """
     store, *others = stores
-    row = _row(store)
-    if teams is None or others or row is None:
+    axes = [a for a in store.axes if a.extent != 1]
+    if teams is None or others or not axes or any(not a.extent.is_const for a in axes):
         return stores
+    *batch, row = axes
     found = kernel_reductions([store.value])
-    if any(isinstance(e, Scan) for e in walk([store.value])) or not all(_share(r, row) for r in found):
+    few = extent_of(batch).const
+    if few > teams.together or any(isinstance(e, Scan) for e in walk([store.value])):
         return stores
-    count = next((n for n in _halves(teams.together) if row.extent % n == 0), 1)
-    if not found or count == 1:
+    if not found or not all(_share(r, row, batch) for r in found):
+        return stores
+    most = teams.together if few == 1 else 2 * teams.together // few
+    count = next(n for n in _halves(most) if row.extent % n == 0)
+    if count * few == 1:
         return stores
     outer = Axis(f"{row.name}_outer", row.extent // count)
-    return tuple(_moved(store, {row: ix(outer) * count + i}, outer) for i in range(count))
+    points = product(*(range(a.extent.const) for a in batch), range(count))
+    return tuple(
+        _moved(store, dict(zip(batch, map(ix, rest), strict=True)) | {row: ix(outer) * count + i}, outer)
+        for *rest, i in points
+    )
 
 
 def are_together(stores: tuple[Store, ...]) -> bool:
@@ -41,18 +55,11 @@ def are_together(stores: tuple[Store, ...]) -> bool:
     return len({s.dst for s in stores}) < len(stores)
 
 
-def _row(store: Store) -> Axis | None:
-    """The one axis of a store that has more than a point."""
-    axes = [a for a in store.axes if a.extent != 1]
-    is_fixed = len(axes) == 1 and axes[0].extent.is_const
-    return axes[0] if is_fixed else None
-
-
 def _halves(count: int) -> list[int]:
     return [count >> i for i in range(count.bit_length())]
 
 
-def _share(r: Reduce, row: Axis) -> bool:
+def _share(r: Reduce, row: Axis, batch: list[Axis]) -> bool:
     """Whether terms of several rows read the same along memory, and it takes more bytes than what each row has."""
     if r.dtype is not f32 or r.where or row not in free_axes(r):
         return False
@@ -61,6 +68,8 @@ def _share(r: Reduce, row: Axis) -> bool:
         if not isinstance(e, Read) or not free_axes(e) & set(r.axes):
             continue
         along = address(e.source, e.at).coefficient(r.axes[-1]) == 1
+        if row in free_axes(e) and free_axes(e) & set(batch):
+            return False
         if row in free_axes(e):
             own.append(e.source.dtype.itemsize)
         elif along:
@@ -69,6 +78,7 @@ def _share(r: Reduce, row: Axis) -> bool:
 
 
 def _moved(store: Store, to: dict[Axis, Ix], outer: Axis) -> Store:
-    axes = tuple(outer if a in to else a for a in store.axes)
+    kept = (a for a in store.axes if a not in to)
+    axes = (*kept, outer)
     at = tuple(i.substitute(to) for i in store.at)
     return Store(store.dst, axes, at, substitute(store.value, to))
