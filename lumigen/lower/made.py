@@ -29,7 +29,7 @@ from lumigen.region import (
 )
 
 LANES = 4  # neighbours that a thread makes at a time
-STEPS = 16  # of an element
+STEPS = 24  # of an element
 
 
 @dataclass(frozen=True)
