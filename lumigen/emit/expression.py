@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
 
 from lumigen.condition import Cmp
 from lumigen.dtype import boolean, f32, f64, i32, i64
@@ -65,6 +66,7 @@ from lumigen.region import (
     is_true,
     local,
     map_expr,
+    prim,
     walk,
 )
 
@@ -415,8 +417,9 @@ class Renderer:
         if e.op is Op.CONTIGUOUS:
             value = self.vector(e.args[0])
             return Text(f"round_{e.dtype}({value.code})") if is_half(e.dtype) else value
-        if self.packets is not None and (more := _added_to_small(e)) is not None:
-            return Text(f"whole_sum({self.vector(e.args[0]).code}, {literal(more.value, f32)})")
+        integers, more = _added(e)
+        if self.packets is not None and integers is not e:
+            return Text(f"whole_sum({self.vector(integers).code}, {literal(more, f32)})")
         if e.op in (Op.ADD, Op.MUL):
             return arithmetic(e, self.vector, may_fuse=True)
         if e.op is Op.EXP2 and self.flushes:
@@ -430,6 +433,28 @@ class Renderer:
         if e.op is Op.MOD:
             return Text(f"mod({args[0].code}, {args[1].code})")
         raise LoweringFailed(step="emit", what=f"no vector form of {e.op.value}")
+
+    def dot(self, e: Expr) -> str | None:
+        """What lanes of a product of small integers add up to; None of another value.
+
+        What is the same in all lanes multiplies the sum: a block's scale is no factor of each of its elements.
+        """
+        if self.packets is None or self.lanes is None:
+            return None
+        e = self.packets.aligned(e, self.lanes)
+        shared, varying = list[Expr](), list[Expr]()
+        for x in factors(e):
+            (varying if self.lanes in free_axes(x) else shared).append(x)
+        small = [x for x in varying if _is_small(_added(x)[0])]
+        if len(small) != 1 or len(varying) < 2:
+            return None
+        rest = reduce(lambda a, b: prim(Op.MUL, (a, b), f32), (x for x in varying if x is not small[0]))
+        integers, more = _added(small[0])
+        lanes = self.use("lanes")
+        parts = f"zero_tail({self.vector(rest).code}, {lanes}, 0.0f), {self.vector(integers).code}"
+        text = f"dot({parts}, {literal(more, f32)})"
+        scale = reduce(lambda a, b: prim(Op.MUL, (a, b), f32), shared) if shared else None
+        return text if scale is None else f"{text} * {self.scalar(scale).within(TIGHT)}"
 
     def _intrinsic(self, e: Intrinsic) -> Text:
         args = (self.mask(a) if a.dtype is boolean else self.vector(a).code for a in e.args)
@@ -473,11 +498,21 @@ class Renderer:
         return f"mask_affine({index(slack)}, {index(factor)})"
 
 
-def _added_to_small(e: Prim) -> Const | None:
-    """The whole number that is added to a small integer: one step makes both of the integer's bits."""
-    if e.op is not Op.ADD or not isinstance(more := e.args[1], Const) or not _is_small(e.args[0]):
-        return None
-    return more if more.value == int(more.value) and abs(more.value) <= 1 << 16 else None
+def factors(e: Expr) -> Iterator[Expr]:
+    """What a product of floats is of."""
+    if isinstance(e, Prim) and e.op is Op.MUL and e.dtype is f32:
+        for x in e.args:
+            yield from factors(x)
+    else:
+        yield e
+
+
+def _added(e: Expr) -> tuple[Expr, float]:
+    """A small integer, and the whole number that is added to it: one step makes both of the integer's bits."""
+    if not isinstance(e, Prim) or e.op is not Op.ADD or not isinstance(more := e.args[1], Const):
+        return e, 0.0
+    whole = more.value == int(more.value) and abs(more.value) <= 1 << 16
+    return (e.args[0], more.value) if whole and _is_small(e.args[0]) else (e, 0.0)
 
 
 def _is_small(e: Expr) -> bool:

@@ -21,7 +21,7 @@ from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, Ix, ix
 from lumigen.lower.scope import address
 from lumigen.ops import Op
-from lumigen.region import Expr, Monoid, Read, index, prim
+from lumigen.region import Expr, Local, Monoid, Read, index, prim
 from lumigen.tile import (
     Accumulate,
     Accumulator,
@@ -85,6 +85,8 @@ class Statements:
         dealt = [s for s in program.statements() if isinstance(s, Accumulator) and s.dealt]
         self.totals = {s.name for s in dealt if s.lanes is None}  # of the threads of a team
         self.of_teams = {s.name for s in dealt if s.lanes is not None}
+        sums = (s for s in program.statements() if isinstance(s, Accumulator))
+        self.summed = {s.name for s in sums if s.monoid is Monoid.SUM}
         self.dealt = 0  # loops around the statement whose points threads share
 
     def body(self) -> list[Lines]:
@@ -129,7 +131,7 @@ class Statements:
                 const = "const " if isinstance(s, Let) else ""
                 return r.lines(f"{const}{kind}{s.name.name} = {_value(s.value, s.lanes, r)};")
             case Accumulator():
-                if self._is_narrow(s):
+                if s.monoid is Monoid.SUM and self.narrow(s.name):
                     return r.lines(f"Sums {s.name.name} = {{}};")
                 start = _start(s, r)
                 return r.lines(f"{_type(s.name.dtype, s.lanes)} {s.name.name} = {start};")
@@ -156,10 +158,10 @@ class Statements:
             case _:
                 return self._matrix(s, r)
 
-    def _is_narrow(self, s: Accumulator) -> bool:
-        """Whether a thread adds up in fewer lanes than it has: many accumulators of all would fill its registers."""
+    def narrow(self, name: Local) -> bool:
+        """Whether a thread sums in fewer lanes than it has: many sums of all would fill its registers."""
         narrow = self.dialect.sums and self.program.width > self.dialect.sums
-        return narrow and s.name in self.finished - self.of_teams and s.monoid is Monoid.SUM
+        return bool(narrow) and name in self.finished - self.of_teams and name in self.summed
 
     def _finish(self, s: Finish, r: Renderer) -> str:
         how = "add" if s.monoid is Monoid.SUM else "max"
@@ -244,6 +246,8 @@ class Statements:
         if s.lanes is None:
             value = r.scalar(s.value)
             return f"{name} = {_combine(s.monoid, name, value, s.into.dtype, r.wraps)};"
+        if self.narrow(s.into) and (dotted := r.dot(s.value)) is not None:
+            return f"{name} = {name} + {dotted};"
         value = r.vector(s.value)
         if s.into in self.finished - self.of_teams:
             lanes = r.use("lanes")

@@ -246,7 +246,8 @@ def schedule_of_teams(plan: KernelPlan, machine: Gpu) -> Schedule:
     sizes |= {"vectors": teams.vectors, "repeated": teams.repeated}
     if in_turns:
         sizes |= {"turn": _turn(plan, teams)}
-    whole = schedule("simt", sizes | {"blocks": teams.joined_blocks * joined})
+    most = teams.blocks_together if are_together(plan.stores) else teams.joined_blocks * joined
+    whole = schedule("simt", sizes | {"blocks": most})
     return whole if joined else spread(plan, whole, machine)
 
 

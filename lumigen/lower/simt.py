@@ -27,7 +27,6 @@ from lumigen.lower.built import Built, check
 from lumigen.lower.hold import hold_rows
 from lumigen.lower.runs import terms_of, visited
 from lumigen.lower.scope import Names, Scope, kernel_reductions, lanes_fit, moved
-from lumigen.lower.together import are_together
 from lumigen.lower.stretches import Stretch, stretches
 from lumigen.lower.turns import fold_in_turns, has_corrections
 from lumigen.lower.widths import moved_of
@@ -409,8 +408,6 @@ def _team(loops: Loops, region: Region, sizes: Schedule, teams: Teams) -> int:
             longest = max(visited(group[0], a) for a in fold.axes)
             vectors.append(-(-longest // (width if all(r.dtype is f32 for r in group) else 1)))
     most = max(vectors)
-    if are_together(loops.stores) and most > teams.warp:
-        return teams.warp  # which has enough to do
     if most > teams.warp_vectors * teams.warp:
         return sizes["threads"]
     alone = all(lane in free_axes(r) for fold in folds for r, _ in fold.results)

@@ -143,6 +143,8 @@ def _combined(op: Op, a: Floats, b: Floats) -> Floats | None:
 
 def _quotient(a: Floats, size: float) -> Floats | None:
     """By a power of two, by which f32 divides exactly."""
+    if size == 1:
+        return a
     if size < 1 or math.frexp(size)[0] != 0.5 or not a.is_whole:
         return None
     value = intrinsic("whole_quotient", (a.value, const(size, f32)), f32)
@@ -150,6 +152,8 @@ def _quotient(a: Floats, size: float) -> Floats | None:
 
 
 def _remainder(a: Floats, size: float) -> Floats | None:
+    if a.is_whole and 0 <= a.lo and a.hi < size:
+        return a
     if _quotient(a, size) is None:
         return None
     return Floats(intrinsic("whole_remainder", (a.value, const(size, f32)), f32), 0, size - 1)

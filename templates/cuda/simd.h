@@ -623,18 +623,26 @@ LUMIGEN_INLINE Bytes<T> select(bool m, Bytes<T> a, Bytes<T> b) {
   for (int i = 0; i < a.kWords; ++i) a.word[i] = m ? a.word[i] : b.word[i];
   return a;
 }
-LUMIGEN_INLINE Bytes<uint8_t> whole_quotient(Bytes<uint8_t> a, Vec size) {
-  const int bits = 31 - __clz(static_cast<int>(size.v[0]));
+// Some bits of each byte, of which 128 is none.
+struct Bits : Bytes<uint8_t> {};
+LUMIGEN_INLINE Bits select(bool m, Bits a, Bits b) {
 #pragma unroll
-  for (uint32_t& word : a.word) word = word >> bits & 0x01010101u * (0xffu >> bits);
+  for (int i = 0; i < a.kWords; ++i) a.word[i] = m ? a.word[i] : b.word[i];
   return a;
 }
+LUMIGEN_INLINE Bits whole_quotient(Bytes<uint8_t> a, Vec size) {
+  const int bits = 31 - __clz(static_cast<int>(size.v[0]));
+  Bits out;
+#pragma unroll
+  for (int i = 0; i < a.kWords; ++i) out.word[i] = a.word[i] >> bits & 0x01010101u * (0xffu >> bits);
+  return out;
+}
 template <class T>
-LUMIGEN_INLINE Bytes<uint8_t> whole_remainder(Bytes<T> a, Vec size) {
-  Bytes<uint8_t> out;
+LUMIGEN_INLINE Bits whole_remainder(Bytes<T> a, Vec size) {
+  Bits out;
 #pragma unroll
   for (int i = 0; i < a.kWords; ++i)
-    out.word[i] = a.word[i] & 0x01010101u * ((static_cast<uint32_t>(size.v[0]) - 1) & 0xffu);
+    out.word[i] = a.word[i] & 0x01010101u * ((static_cast<uint32_t>(size.v[0]) - 1) & 0x7fu);
   return out;
 }
 
@@ -740,6 +748,38 @@ LUMIGEN_INLINE Sums operator+(Sums a, Vec b) {
 #pragma unroll
   for (int i = 0; i < kLanes; ++i) a.v[i % Sums::kSums] += b.v[i];
   return a;
+}
+LUMIGEN_INLINE Sums operator+(Sums a, Sums b) {
+#pragma unroll
+  for (int i = 0; i < Sums::kSums; ++i) a.v[i] += b.v[i];
+  return a;
+}
+LUMIGEN_INLINE Sums operator*(Sums a, float b) {
+#pragma unroll
+  for (int i = 0; i < Sums::kSums; ++i) a.v[i] *= b;
+  return a;
+}
+// The sums of x (a + more), in lanes of a vector.
+LUMIGEN_INLINE Sums dot(Vec x, Vec a, float more) {
+  return Sums{} + x * whole_sum(a, more);
+}
+template <class T>
+LUMIGEN_INLINE Sums dot(Vec x, Bytes<T> a, float more) {
+  return Sums{} + x * whole_sum(a, more);
+}
+// Bits below 128 become floats from 128 on as they stand. What that adds to the sum, 128 of each x, is taken
+// away again: rounding loses a digit by it, and a step is saved for each element.
+LUMIGEN_INLINE Sums dot(Vec x, Bits a, float more) {
+  Sums sum = {}, all = {};
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) {
+    const float from_128 = __uint_as_float(__byte_perm(a.word[i / 4], 0x43000000u, 0x7044u + (i % 4 << 8)));
+    sum.v[i % Sums::kSums] += x.v[i] * from_128;
+  }
+  all = all + x;
+#pragma unroll
+  for (int i = 0; i < Sums::kSums; ++i) sum.v[i] += all.v[i] * (more - 128.0f);
+  return sum;
 }
 
 // ---- reductions: one value of the team from the lanes of all its threads, in a fixed order ----

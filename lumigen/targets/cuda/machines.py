@@ -143,6 +143,7 @@ TEAMS = Teams(
     between=16,
     stretch=32,  # of a line of memory what moves by itself
     together=4,
+    blocks_together=4,
 )
 SM_80 = StreamingGpu(
     name="sm_80",

@@ -68,6 +68,7 @@ TEAMS = Teams(
     between=16,
     stretch=0,
     together=1,
+    blocks_together=0,
 )
 APPLE7 = Gpu(
     name="apple7",
