@@ -141,6 +141,19 @@ def _combined(op: Op, a: Floats, b: Floats) -> Floats | None:
     return Floats(prim(op, (a.value, b.value), f32), lo, hi, whole)
 
 
+def _whole_quotient(e: Expr) -> Floats | None:
+    """floor(x/size) of floor((x + c)/size), with an integer x and a c that reaches no other one."""
+    if not isinstance(e, Prim) or e.op is not Op.MUL or not isinstance(e.args[1], Const):
+        return None
+    moved, factor = e.args[0], e.args[1].value
+    if not isinstance(moved, Prim) or moved.op is not Op.ADD or not 0 < factor <= 1:
+        return None
+    x, c = _span(moved.args[0]), moved.args[1]
+    if x is None or not x.is_whole or not isinstance(c, Const) or not 0 <= c.value < 1:
+        return None
+    return _quotient(x, 1 / factor)
+
+
 def _quotient(a: Floats, size: float) -> Floats | None:
     """By a power of two, by which f32 divides exactly."""
     if size == 1:
@@ -170,8 +183,8 @@ def _span(e: Expr) -> Floats | None:
         divides = _quotient if e.name == "whole_quotient" else _remainder
         return divides(inner, size.value) if inner and isinstance(size, Const) else None
     if isinstance(e, Intrinsic) and e.name == "floor":
-        if (found := _divided(e.args[0])) is not None:
-            return found
+        if (whole := _whole_quotient(e.args[0])) is not None:
+            return whole
         inner = _span(e.args[0])
         if inner is None:
             return None
@@ -187,16 +200,3 @@ def _span(e: Expr) -> Floats | None:
     a, b = map(_span, e.args)
     found = a and b and _combined(e.op, a, b)
     return found and Floats(e, found.lo, found.hi, found.is_whole)
-
-
-def _divided(e: Expr) -> Floats | None:
-    """floor(e), where e is a small integer, or less than one more, times one over a power of two."""
-    if not isinstance(e, Prim) or e.op is not Op.MUL or not isinstance(factor := e.args[1], Const):
-        return None
-    x = e.args[0]
-    if isinstance(x, Prim) and x.op is Op.ADD and isinstance(more := x.args[1], Const):
-        x = x.args[0] if 0 <= more.value <= 0.5 else x
-    whole = _span(x)
-    if whole is None or factor.value <= 0 or max(-whole.lo, whole.hi) > MOST / 4:
-        return None
-    return _quotient(whole, 1 / factor.value)
