@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import reduce
 
 from lumigen.condition import Cmp
 from lumigen.dtype import boolean, f32, f64, i32, i64
 from lumigen.emit import cxx
 from lumigen.emit.arithmetic import arithmetic, negated, unrounded, widened
+from lumigen.emit.dots import added, find_dot, reads_of
 from lumigen.emit.lines import Lines, Uses
 from lumigen.emit.packets import Packets
 from lumigen.emit.places import NARROW, WIDE, is_small
@@ -66,8 +66,6 @@ from lumigen.region import (
     is_true,
     local,
     map_expr,
-    prim,
-    walk,
 )
 
 UNARY = {Op.LOG2: "log2", Op.EXP2: "exp2", Op.SIN: "sin", Op.SQRT: "sqrt", Op.RECIP: "recip"}
@@ -316,7 +314,7 @@ class Renderer:
         if isinstance(e, Local):
             return Text(self.use(e.name), WORD)
         if isinstance(e, Choose) and self._is_shared(e):
-            if _reads(e.then) == _reads(e.otherwise):
+            if reads_of(e.then) == reads_of(e.otherwise):
                 sides = f"{self.vector(e.then).code}, {self.vector(e.otherwise).code}"
                 return Text(f"select({self.scalar(e.condition).code}, {sides})")
             # the same in all lanes: the other side is not evaluated, whatever it reads
@@ -417,7 +415,7 @@ class Renderer:
         if e.op is Op.CONTIGUOUS:
             value = self.vector(e.args[0])
             return Text(f"round_{e.dtype}({value.code})") if is_half(e.dtype) else value
-        integers, more = _added(e)
+        integers, more = added(e)
         if self.packets is not None and integers is not e:
             return Text(f"whole_sum({self.vector(integers).code}, {literal(more, f32)})")
         if e.op in (Op.ADD, Op.MUL):
@@ -435,25 +433,16 @@ class Renderer:
         raise LoweringFailed(step="emit", what=f"no vector form of {e.op.value}")
 
     def dot(self, e: Expr) -> str | None:
-        """What lanes of a product of small integers add up to; None of another value.
-
-        What is the same in all lanes multiplies the sum: a block's scale is no factor of each of its elements.
-        """
+        """What lanes of a product of small integers add up to; None of another value."""
         if self.packets is None or self.lanes is None:
             return None
-        e = self.packets.aligned(e, self.lanes)
-        shared, varying = list[Expr](), list[Expr]()
-        for x in factors(e):
-            (varying if self.lanes in free_axes(x) else shared).append(x)
-        small = [x for x in varying if _is_small(_added(x)[0])]
-        if len(small) != 1 or len(varying) < 2:
+        found = find_dot(self.packets.aligned(e, self.lanes), self.lanes)
+        if found is None:
             return None
-        rest = reduce(lambda a, b: prim(Op.MUL, (a, b), f32), (x for x in varying if x is not small[0]))
-        integers, more = _added(small[0])
-        lanes = self.use("lanes")
-        parts = f"zero_tail({self.vector(rest).code}, {lanes}, 0.0f), {self.vector(integers).code}"
-        text = f"dot({parts}, {literal(more, f32)})"
-        scale = reduce(lambda a, b: prim(Op.MUL, (a, b), f32), shared) if shared else None
+        rest = f"zero_tail({self.vector(found.rest).code}, {self.use('lanes')}, 0.0f)"
+        integers = self.vector(found.integers).code
+        text = f"dot({rest}, {integers}, {literal(found.more, f32)})"
+        scale = found.scale
         return text if scale is None else f"{text} * {self.scalar(scale).within(TIGHT)}"
 
     def _intrinsic(self, e: Intrinsic) -> Text:
@@ -496,37 +485,6 @@ class Renderer:
             return f"mask_all({self.holds(Cmp(slack))})"
         index = self.fitting(slack).index
         return f"mask_affine({index(slack)}, {index(factor)})"
-
-
-def factors(e: Expr) -> Iterator[Expr]:
-    """What a product of floats is of."""
-    if isinstance(e, Prim) and e.op is Op.MUL and e.dtype is f32:
-        for x in e.args:
-            yield from factors(x)
-    else:
-        yield e
-
-
-def _added(e: Expr) -> tuple[Expr, float]:
-    """A small integer, and the whole number that is added to it: one step makes both of the integer's bits."""
-    if not isinstance(e, Prim) or e.op is not Op.ADD or not isinstance(more := e.args[1], Const):
-        return e, 0.0
-    whole = more.value == int(more.value) and abs(more.value) <= 1 << 16
-    return (e.args[0], more.value) if whole and _is_small(e.args[0]) else (e, 0.0)
-
-
-def _is_small(e: Expr) -> bool:
-    """Whether it is made of the bits of an integer of 8."""
-    if isinstance(e, Choose):
-        return _is_small(e.then) and _is_small(e.otherwise)
-    if isinstance(e, Intrinsic):
-        return e.name in ("whole_quotient", "whole_remainder")
-    source = integers_read(e) if isinstance(e, Prim) else None
-    return source is not None and source.source.dtype.bits == 8
-
-
-def _reads(e: Expr) -> set[Read]:
-    return {x for x in walk([e]) if isinstance(x, Read)}
 
 
 def as_int(r: Renderer, i: Ix) -> str:

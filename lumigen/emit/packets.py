@@ -14,7 +14,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from lumigen.condition import Cmp
-from lumigen.index import Atom, Axis, Ix, Lookup, Quotient, Remainder, in_units, ix, of_atom, product
+from lumigen.index import (
+    Atom,
+    Axis,
+    Ix,
+    Lookup,
+    Quotient,
+    Remainder,
+    in_units,
+    ix,
+    of_atom,
+    product,
+)
 from lumigen.region import Buffer, Expr, free_axes, rebuild
 
 
@@ -42,7 +53,9 @@ class Packets:
 
     def _aligned(self, e: Expr, lanes: Axis) -> Expr:
         def visit(x: Expr) -> Expr:
-            return rebuild(x, visit, lambda i: self._divided(i, lanes)) if lanes in free_axes(x) else x
+            return (
+                rebuild(x, visit, lambda i: self._divided(i, lanes)) if lanes in free_axes(x) else x
+            )
 
         return visit(e)
 
@@ -54,7 +67,9 @@ class Packets:
             if not isinstance(a, Quotient | Remainder) or lanes not in a.numerator.axes:
                 continue
             inner, size = self._divided(a.numerator, lanes), a.denominator
-            start = inner.substitute({lanes: ix(first)}).substitute({first: ix(vector) * self.width})
+            start = inner.substitute({lanes: ix(first)}).substitute(
+                {first: ix(vector) * self.width}
+            )
             is_one_on = inner.coefficient(lanes) == 1 and size.is_const and size % self.width == 0
             is_quotient = isinstance(a, Quotient)
             if is_one_on and start % self.width == 0:

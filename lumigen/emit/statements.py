@@ -58,7 +58,9 @@ class Dialect:
     packs: bool  # loops over lanes are told whether vectors are packets
     warp: int  # threads that exchange directly
     together: int  # elements that a thread may have on their way from memory
-    sums: int = 0  # lanes of which a thread has a sum of its own for each; of more it has fewer; 0: of any
+    sums: int = (
+        0  # lanes of which a thread has a sum of its own for each; of more it has fewer; 0: of any
+    )
 
 
 class Statements:
@@ -131,10 +133,7 @@ class Statements:
                 const = "const " if isinstance(s, Let) else ""
                 return r.lines(f"{const}{kind}{s.name.name} = {_value(s.value, s.lanes, r)};")
             case Accumulator():
-                if s.monoid is Monoid.SUM and self.narrow(s.name):
-                    return r.lines(f"Sums {s.name.name} = {{}};")
-                start = _start(s, r)
-                return r.lines(f"{_type(s.name.dtype, s.lanes)} {s.name.name} = {start};")
+                return r.lines(self._accumulator(s, r))
             case Hold():
                 vector = f"PackedVec<{WIDENED[s.element]}>" if s.element in WIDENED else "Vec"
                 return r.lines(f"{vector} {s.name.name}_parts[{s.parts}];")
@@ -162,6 +161,11 @@ class Statements:
         """Whether a thread sums in fewer lanes than it has: many sums of all would fill its registers."""
         narrow = self.dialect.sums and self.program.width > self.dialect.sums
         return bool(narrow) and name in self.finished - self.of_teams and name in self.summed
+
+    def _accumulator(self, s: Accumulator, r: Renderer) -> str:
+        if self.narrow(s.name):
+            return f"Sums {s.name.name} = {{}};"
+        return f"{_type(s.name.dtype, s.lanes)} {s.name.name} = {_start(s, r)};"
 
     def _finish(self, s: Finish, r: Renderer) -> str:
         how = "add" if s.monoid is Monoid.SUM else "max"

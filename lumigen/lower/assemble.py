@@ -26,6 +26,7 @@ from lumigen.lower.join import join_regions
 from lumigen.lower.join_grids import join_grids
 from lumigen.lower.layout import PackedWeights, choose_layouts
 from lumigen.lower.loops import loops_of, step_of
+from lumigen.lower.made import brought
 from lumigen.lower.operand_names import (
     kernel_name,
     kernel_words,
@@ -73,7 +74,7 @@ from lumigen.program import (
     WeightInfo,
     elements,
 )
-from lumigen.region import Buffer, Read, Region, Role, Store, walk
+from lumigen.region import Buffer, Region, Role, Store
 from lumigen.schedule import Schedule
 from lumigen.tile import Contract, Mma, Multiply, TileProgram
 
@@ -457,9 +458,7 @@ class _Model:
     ) -> tuple[InputArg | OutputArg, ...] | None:
         """The caller's tensors that must begin at 16 bytes; None where a part of a weight does not."""
         out: dict[InputArg | OutputArg, None] = {}
-        made = (s.b.value for s in program.statements() if isinstance(s, Contract) and s.maps)
-        read_in = (e.source for e in walk([v for v in made if v is not None]) if isinstance(e, Read))
-        for b in dict.fromkeys(actual[b] for b in (*(t.source for t in program.maps), *read_in)):
+        for b in dict.fromkeys(actual[b] for b in brought(program)):
             held = self.whole(b)
             if b.role is Role.INPUT:
                 out.setdefault(InputArg(held.name))

@@ -14,6 +14,7 @@ from lumigen.index import Axis, Ix, extent_of, ix
 from lumigen.lower.named import named
 from lumigen.lower.scope import address, is_safe
 from lumigen.region import (
+    Buffer,
     Choose,
     Const,
     Expr,
@@ -27,6 +28,7 @@ from lumigen.region import (
     substitute,
     walk,
 )
+from lumigen.tile import Contract, TileProgram
 
 LANES = 4  # neighbours that a thread makes at a time
 STEPS = 24  # of an element
@@ -59,6 +61,14 @@ class Made:
         """How many there are to read at the dims' typical values, as so many of what it is made into."""
         size = _bytes(self.value, self.k) or 0
         return extent_of((self.major, self.k)).estimate() * size // self.dtype.itemsize
+
+
+def brought(program: TileProgram) -> tuple[Buffer, ...]:
+    """What a copy engine fetches, and what operands that are computed beside it are made of."""
+    contracts = (s for s in program.statements() if isinstance(s, Contract) and s.maps)
+    values = [s.b.value for s in contracts if s.b.value is not None]
+    read_in = (e.source for e in walk(values) if isinstance(e, Read))
+    return tuple(dict.fromkeys((*(t.source for t in program.maps), *read_in)))
 
 
 def _bytes(value: Expr, k: Axis) -> int | None:

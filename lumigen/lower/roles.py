@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from lumigen.condition import Cmp
-from lumigen.dtype import bf16, f32
+from lumigen.dtype import DType, bf16, f32
 from lumigen.index import Axis, Ix, ceildiv, extent_of, ix
 from lumigen.lower.built import Built, check
 from lumigen.lower.contract import Contraction, as_operand
@@ -62,6 +62,12 @@ class Fetched:
         a, b = self.mapped
         return replace(self, flat=self.flat.turned(), mapped=(b, a))
 
+    @property
+    def element(self) -> DType:
+        """What is multiplied."""
+        a, _ = self.mapped
+        return a.dtype if isinstance(a, Made) else a.source.dtype
+
     @cached_property
     def masks(self) -> Masks:
         """Where its operands are zero."""
@@ -89,14 +95,11 @@ def schedules(
         each = tuple(_fetched(one, copies) for one in grids_of(plan))
     except NotRealised:
         return ()
-    if len(each) == 1 and small_tile(each[0].found, each[0].mapped[0].source.dtype, machine):
+    if len(each) == 1 and small_tile(each[0].found, each[0].element, machine):
         return ()
     rows_of = each[0].flat.m.extent
     # grids side by side have one form of tile, whose operands lie alike
-    forms = {
-        (x.flat.m.extent, x.mapped[0].source.dtype, *((o.is_deep, type(o)) for o in x.mapped))
-        for x in each
-    }
+    forms = {(x.flat.m.extent, x.element, *((o.is_deep, type(o)) for o in x.mapped)) for x in each}
     made = any(isinstance(o, Made) for x in each for o in x.mapped)
     if len(forms) > 1 or (len(each) > 1 and (made or any(x.masks.both for x in each))):
         return ()
@@ -271,7 +274,7 @@ def _is_idle(t: ClusterTile, x: Fetched, m: int, machine: StreamingGpu) -> bool:
         return False
     sizes = _Sizes.of(x, m).turned() if t.turned else _Sizes.of(x, m)
     blocks = sizes.tiles(t) * t.cluster * max(1, t.split)
-    (other,) = fastest((x.found,), x.mapped[0].source.dtype, machine)
+    (other,) = fastest((x.found,), x.element, machine)
     return machine.division.idle * blocks < min(machine.multiprocessors, other["parts_of"])
 
 
@@ -281,7 +284,9 @@ def _fits(t: ClusterTile, x: Fetched, copies: Copies) -> bool:
     consumers = 2 if t.rows == copies.warpgroup_rows else 1
     box = copies.box
     if isinstance(x.mapped[1], Made):
-        return t.rows == 2 * copies.warpgroup_rows and t.cluster == 1 and not t.split and not t.turned
+        return (
+            t.rows == 2 * copies.warpgroup_rows and t.cluster == 1 and not t.split and not t.turned
+        )
     if isinstance(x.mapped[0], Made):
         return False
     if t.split and x.masks.both:

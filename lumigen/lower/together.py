@@ -45,7 +45,11 @@ def rows_together(stores: tuple[Store, ...], teams: Teams | None) -> tuple[Store
     outer = Axis(f"{row.name}_outer", row.extent // count)
     points = product(*(range(a.extent.const) for a in batch), range(count))
     return tuple(
-        _moved(store, dict(zip(batch, map(ix, rest), strict=True)) | {row: ix(outer) * count + i}, outer)
+        _moved(
+            store,
+            dict(zip(batch, map(ix, rest), strict=True)) | {row: ix(outer) * count + i},
+            outer,
+        )
         for *rest, i in points
     )
 

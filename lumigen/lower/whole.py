@@ -165,7 +165,7 @@ def _quotient(a: Floats, size: float) -> Floats | None:
 
 
 def _remainder(a: Floats, size: float) -> Floats | None:
-    if a.is_whole and 0 <= a.lo and a.hi < size:
+    if a.is_whole and a.lo >= 0 and a.hi < size:
         return a
     if _quotient(a, size) is None:
         return None

@@ -145,7 +145,13 @@ def _for_rows(s: ForRows, spell: Spell, r: Renderer) -> Lines:
 
 # a compiler for GPUs may take it that signed integers do not overflow
 DIALECT = Dialect(
-    tiles=block_lines, wraps=False, counts=True, packs=True, warp=SM_80.teams.warp, together=128, sums=8
+    tiles=block_lines,
+    wraps=False,
+    counts=True,
+    packs=True,
+    warp=SM_80.teams.warp,
+    together=128,
+    sums=8,
 )
 
 

@@ -80,7 +80,11 @@ def _read(e: Expr, field: str, r: Renderer) -> tuple[str, str, str]:
         kind = WIDENED[source.source.dtype]
         packed = f"load_packed<{kind}>({where}, {lanes})"
         return f"PackedVec<{kind}>", packed, f"const Vec {field} = widened(reads.{field});"
-    return f"Bytes<{ctype}>", f"load_widened({where}, {lanes})", f"const auto {field} = reads.{field};"
+    return (
+        f"Bytes<{ctype}>",
+        f"load_widened({where}, {lanes})",
+        f"const auto {field} = reads.{field};",
+    )
 
 
 def _places(body: Lines, major: Axis, k: Axis, r: Renderer) -> str:
