@@ -395,8 +395,7 @@ class Renderer:
         """The place of the first of neighbours."""
         if self.packets is None or self.lanes is None:
             return at
-        first = self.packets.first(self.lanes)
-        return at.substitute({self.lanes: ix(first)}) if first in at.axes else at
+        return self.packets.start_of(at, self.lanes)
 
     def moved(self, b: Buffer, at: Ix) -> str:
         """The lanes of neighbours at `at`, as a load or a store of them takes these."""
@@ -415,9 +414,8 @@ class Renderer:
         if e.op is Op.CONTIGUOUS:
             value = self.vector(e.args[0])
             return Text(f"round_{e.dtype}({value.code})") if is_half(e.dtype) else value
-        integers, more = added(e)
-        if self.packets is not None and integers is not e:
-            return Text(f"whole_sum({self.vector(integers).code}, {literal(more, f32)})")
+        if self.packets is not None and (sum_ := added(e))[0] is not e:
+            return Text(f"whole_sum({self.vector(sum_[0]).code}, {literal(sum_[1], f32)})")
         if e.op in (Op.ADD, Op.MUL):
             return arithmetic(e, self.vector, may_fuse=True)
         if e.op is Op.EXP2 and self.flushes:
@@ -440,10 +438,8 @@ class Renderer:
         if found is None:
             return None
         rest = f"zero_tail({self.vector(found.rest).code}, {self.use('lanes')}, 0.0f)"
-        integers = self.vector(found.integers).code
-        text = f"dot({rest}, {integers}, {literal(found.more, f32)})"
-        scale = found.scale
-        return text if scale is None else f"{text} * {self.scalar(scale).within(TIGHT)}"
+        text = f"dot({rest}, {self.vector(found.integers).code}, {literal(found.more, f32)})"
+        return f"{text} * {self.scalar(found.scale).within(TIGHT)}" if found.scale else text
 
     def _intrinsic(self, e: Intrinsic) -> Text:
         args = (self.mask(a) if a.dtype is boolean else self.vector(a).code for a in e.args)

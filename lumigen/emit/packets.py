@@ -84,6 +84,11 @@ class Packets:
         """The first lane of a vector, which has the name of the lanes: a text that names these says where it begins."""
         return Axis(lanes.name, lanes.extent + self.width)
 
+    def start_of(self, at: Ix, lanes: Axis) -> Ix:
+        """The place of the first of neighbours."""
+        first = self.first(lanes)
+        return at.substitute({lanes: ix(first)}) if first in at.axes else at
+
     def take(self, source: Buffer, at: Ix, lanes: Axis) -> bool:
         """Whether vectors over `lanes` of the elements at `at`, which are neighbours, may be packets."""
         first = self.first(lanes)

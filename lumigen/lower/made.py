@@ -35,7 +35,7 @@ STEPS = 24  # of an element
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeColumns:
     """An operand over (major, k), made of what lies along k; `dtype`: what it is rounded to."""
 
     value: Expr
@@ -45,17 +45,17 @@ class Made:
     is_deep: bool = True
 
     @staticmethod
-    def of(value: Expr, major: Axis, k: Axis, dtype: DType) -> Made | None:
+    def of(value: Expr, major: Axis, k: Axis, dtype: DType) -> MadeColumns | None:
         """The operand; None if it is of another form. Errors: none."""
         value = named(value)
         inside = walk([value])
         kinds = (Prim, Choose, Intrinsic, Read, Const, Index, Holds)
         steps = sum(isinstance(e, Prim | Choose | Intrinsic) for e in inside)
         fits = all(isinstance(e, kinds) for e in inside) and steps <= STEPS and is_safe(value)
-        if not fits or free_axes(value) != {major, k} or k.extent % LANES != 0:
+        if not fits or free_axes(value) != frozenset({major, k}) or k.extent % LANES != 0:
             return None
         size = _bytes(value, k)
-        return Made(value, major, k, dtype) if size and size < dtype.itemsize else None
+        return MadeColumns(value, major, k, dtype) if size and size < dtype.itemsize else None
 
     def source_elements(self) -> int:
         """How many there are to read at the dims' typical values, as so many of what it is made into."""

@@ -25,7 +25,7 @@ from lumigen.index import Axis, Ix, ceildiv, extent_of, ix
 from lumigen.lower.built import Built, check
 from lumigen.lower.contract import Contraction, as_operand
 from lumigen.lower.im2col import Pixels, Tapped, find_windows
-from lumigen.lower.made import LANES, Made
+from lumigen.lower.made import LANES, MadeColumns
 from lumigen.lower.mapped import Mapped
 from lumigen.lower.masks import Masks, unmasked_factor
 from lumigen.lower.pipeline import Flat, are_counted, for_tile
@@ -40,7 +40,7 @@ from lumigen.schedule import Schedule, schedule
 from lumigen.tile import BlockTile, Contract, TileKind, TileProgram
 
 SITES = ("rows", "columns", "stages", "cluster", "split", "blocks", "turned")
-Operand = Mapped | Pixels | Tapped | Made
+Operand = Mapped | Pixels | Tapped | MadeColumns
 
 
 def sizes_of(t: ClusterTile) -> Schedule:
@@ -66,7 +66,7 @@ class Fetched:
     def element(self) -> DType:
         """What is multiplied."""
         a, _ = self.mapped
-        return a.dtype if isinstance(a, Made) else a.source.dtype
+        return a.dtype if isinstance(a, MadeColumns) else a.source.dtype
 
     @cached_property
     def masks(self) -> Masks:
@@ -100,7 +100,7 @@ def schedules(
     rows_of = each[0].flat.m.extent
     # grids side by side have one form of tile, whose operands lie alike
     forms = {(x.flat.m.extent, x.element, *((o.is_deep, type(o)) for o in x.mapped)) for x in each}
-    made = any(isinstance(o, Made) for x in each for o in x.mapped)
+    made = any(isinstance(o, MadeColumns) for x in each for o in x.mapped)
     if len(forms) > 1 or (len(each) > 1 and (made or any(x.masks.both for x in each))):
         return ()
     out: list[tuple[tuple[Cmp, ...], Schedule]] = []
@@ -140,13 +140,13 @@ def _mapped(found: Contraction, flat: Flat) -> tuple[Mapped, Mapped] | None:
     return None if a.shared() is None or b.shared() is None else (a, b)
 
 
-def find_made(found: Contraction) -> tuple[Mapped, Made] | None:
+def find_made(found: Contraction) -> tuple[Mapped, MadeColumns] | None:
     """Rows that are fetched and columns that are computed, of a product of 16 bits without batches."""
     flat = Flat.of(found)
     rows = None if found.grid else Mapped.of(flat.rows, flat.m, flat.k, ())
     if rows is None or rows.shared() is None:
         return None
-    columns = Made.of(flat.columns, flat.n, flat.k, rows.source.dtype)
+    columns = MadeColumns.of(flat.columns, flat.n, flat.k, rows.source.dtype)
     return None if columns is None else (rows, columns)
 
 
@@ -283,11 +283,11 @@ def _fits(t: ClusterTile, x: Fetched, copies: Copies) -> bool:
     b = x.mapped[0 if t.turned else 1]
     consumers = 2 if t.rows == copies.warpgroup_rows else 1
     box = copies.box
-    if isinstance(x.mapped[1], Made):
+    if isinstance(x.mapped[1], MadeColumns):
         return (
             t.rows == 2 * copies.warpgroup_rows and t.cluster == 1 and not t.split and not t.turned
         )
-    if isinstance(x.mapped[0], Made):
+    if isinstance(x.mapped[0], MadeColumns):
         return False
     if t.split and x.masks.both:
         return False  # blocks that share a tile have the same part of each tile's depth
@@ -312,10 +312,10 @@ def _program(region: Region, of: Fetched, sizes: Schedule, machine: StreamingGpu
     top.spread(batch, found.grid)
 
     a, b = of.mapped
-    is_made = isinstance(b, Made)
-    assert not isinstance(a, Made), "it is not turned"
+    is_made = isinstance(b, MadeColumns)
+    assert not isinstance(a, MadeColumns), "it is not turned"
     maps = (a.map("map_a", rows, copies.box),)
-    if not isinstance(b, Made):
+    if not isinstance(b, MadeColumns):
         maps = (*maps, b.map("map_b", columns // cluster, copies.box))
     acc = Buffer("acc", Role.SCRATCH, (ix(rows * cluster), ix(columns)), f32)
     factors = as_operand(flat.rows, m, k), as_operand(flat.columns, n, k)

@@ -17,7 +17,7 @@ from lumigen.lower.block_fold import schedule_of_rows
 from lumigen.lower.cascade import Cascade
 from lumigen.lower.contract import Columns, Contraction, Products, find_products, is_paired
 from lumigen.lower.contractions import is_cheap, is_plain, is_unpacked
-from lumigen.lower.made import Made
+from lumigen.lower.made import MadeColumns
 from lumigen.lower.pipeline import Flat, are_counted, multiplied_in
 from lumigen.lower.radix import GROUPING, blocks_of
 from lumigen.lower.roles import find_made
@@ -213,7 +213,7 @@ def streams_past(one: Contraction, machine: Gpu) -> bool:
     rows, flat = extent_of(one.m_axes), Flat.of(one)
     few = rows.is_const and rows.const <= machine.teams.together and not one.grid
     is_one = machine.teams.together > 1 and few
-    return is_one and Made.of(flat.columns, flat.n, flat.k, bf16) is not None
+    return is_one and MadeColumns.of(flat.columns, flat.n, flat.k, bf16) is not None
 
 
 def _main(plan: KernelPlan) -> object:
