@@ -16,7 +16,7 @@ from lumigen.dtype import f32
 from lumigen.index import Axis
 from lumigen.lower.scope import integers_read
 from lumigen.ops import Op
-from lumigen.region import Choose, Const, Expr, Intrinsic, Prim, Read, free_axes, prim, walk
+from lumigen.region import Choose, Const, Expr, Intrinsic, Prim, free_axes, prim
 
 MOST = 1 << 16  # that is added
 
@@ -59,10 +59,6 @@ def is_small(e: Expr) -> bool:
         return e.name in ("whole_quotient", "whole_remainder")
     source = integers_read(e) if isinstance(e, Prim) else None
     return source is not None and source.source.dtype.bits == 8
-
-
-def reads_of(e: Expr) -> set[Read]:
-    return {x for x in walk([e]) if isinstance(x, Read)}
 
 
 def _factors(e: Expr) -> Iterator[Expr]:
