@@ -35,6 +35,7 @@ from lumigen.progress import Stages
 from lumigen.quantise import FLOATS, FORMATS, quantised, worst
 from lumigen.summary import Summary
 from lumigen.target import parse_target
+from lumigen.why import why
 
 MAX_UNUSED = 8
 
@@ -337,6 +338,12 @@ def to_paste(s: Summary) -> tuple[tuple[str, str], ...]:
 @click.option(
     "--html", metavar="FILE", help="Write a page with every form of every kernel; opens anywhere."
 )
+@click.option(
+    "--why",
+    "why_kernel",
+    metavar="KERNEL",
+    help="Say why a kernel is what it is: what it was not fused with, what else it could be.",
+)
 @quiet_option
 @json_option
 def show(
@@ -350,11 +357,15 @@ def show(
     after: str | None,
     kernel: str | None,
     html: str | None,
+    why_kernel: str | None,
     quiet: bool,
     as_json: bool,
 ) -> None:
     """Print a stage of the compilation as text, or write all of them as a page."""
     row = parse_target(target)
+    if why_kernel is not None and (after or kernel or html):
+        value = "together with --after, --kernel or --html"
+        raise BadArgument(op="show", name="--why", value=value, expected="it alone")
     if html is not None and (after or kernel):
         value = "together with --after or --kernel"
         expected = "it alone: the page has every stage of every kernel"
@@ -372,7 +383,11 @@ def show(
             said = {"model": model.name, "html": html, "kernels": len(compilation.model.kernels)}
             result_json(said) if as_json else result(f"{html}: {said['kernels']} kernels")
             return
-        text = text_after(traced, form, kernel, target, BY_NAME[dtype], stages)
+        if why_kernel is not None:
+            form, kernel = "why", why_kernel
+            text = why(traced, why_kernel, row, BY_NAME[dtype], stages)
+        else:
+            text = text_after(traced, form, kernel, target, BY_NAME[dtype], stages)
     if way:
         say(f"note: {way}")
     if as_json:
