@@ -32,7 +32,7 @@ struct WeightSpec {
   const char* packed_name;  // the tensor of flat bytes in a file that was packed for this model
   const char* packing;      // what such a file's metadata says under "lumigen.layout.<packed_name>"
   int64_t bytes;            // in the form that kernels read
-  bool made;                // of other rows, when a model is opened: no file has it
+  bool made = false;        // of other rows, when a model is opened: no file has it
 };
 
 // All rows, and the weights file that the library holds, if any.

@@ -283,7 +283,7 @@ def _weight(stored: Stored, model: CompiledModel) -> WeightContext:
         string(packed_name(stored, model.weights)),
         string(manifest.packing(stored)),
         integer(stored.bytes),
-        "true" if weight.made else "false",
+        *(["true"] if weight.made else []),
     )
     return WeightContext(
         name=stored.name,
