@@ -30,6 +30,8 @@ METAL = Target(
     skeletons={
         "simt": LOOPS,
         "pipeline": "a product of matrices and what follows it, by the matrices of simdgroups",
+        "cascade": "a fold around products, past whose rows tiles stream",
+        "block_fold": "a fold of the rows of a product, whose columns come a tile at a time",
         "order": ORDER,
         "groups": GROUPS,
     },
