@@ -130,7 +130,7 @@ APPLE7 = StreamingGpu(
         row=256,
         row_of_weights=1024,
         row_of_fold=512,
-        panels=True,
+        panels=False,
         steps=None,
     ),
     division=Division(

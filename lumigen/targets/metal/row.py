@@ -20,6 +20,7 @@ METAL = Target(
     kernel="{name}_row",
     device_type=1,  # callers have the host's memory; it is the GPU's as well
     begins_calls=True,
+    overlaps=True,
     memory_word="LUMIGEN_DEVICE",
     features={},
     lacks=(f64.name,),
@@ -36,6 +37,7 @@ METAL = Target(
         "groups": GROUPS,
     },
     templates=(("src/library.cpp.j2", "src/library.cpp"),),
+    files=("cmake/one_source.cmake",),
     folders=((emulator_dir() / "metal", "emulator"),),
 )
 
