@@ -243,7 +243,7 @@ def _over_fields(graph: Graph, chosen: Mapping[str, WeightSpec], form: Format) -
         done[n] = rebuild(n, args) if w is None else _value(w, form)
     outputs = tuple((name, Edge(done[e.node], e.view)) for name, e in graph.outputs)
     updates = tuple((state, Edge(done[e.node], e.view)) for state, e in graph.updates)
-    lines = {done[n]: found for n, found in graph.lines.items()}
+    lines = {done[n]: found for n, found in graph.lines.items() if n in done}
     names = {done[n]: name for n, name in graph.names.items()}
     return Graph(tuple(done[n] for n in graph.inputs), outputs, updates, lines, names)
 
