@@ -29,7 +29,16 @@ def read_with_metal_cpp(source: Path, folder: str, *flags: str) -> str:
     clang = shutil.which("clang++")
     assert clang is not None
     apple = ROOT / "tests" / "native" / "metal" / "apple"
-    mac = ["-fblocks", "-std=c++17", "-include", "prelude.h", "-isystem", folder, "-isystem", str(apple)]
+    mac = [
+        "-fblocks",
+        "-std=c++17",
+        "-include",
+        "prelude.h",
+        "-isystem",
+        folder,
+        "-isystem",
+        str(apple),
+    ]
     warned = ["-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-DLUMIGEN_HOST"]
     return said(clang, *mac, *warned, *flags, str(source)).stderr
 

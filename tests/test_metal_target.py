@@ -100,7 +100,9 @@ def test_the_host_keeps_to_metal_cpp(project: Path) -> None:
     assert not {name: text for name, text in found.items() if text}
     wrong = project / "wrong.cpp"
     text = (project / "runtime" / "gpu.cpp").read_text(encoding="utf-8")
-    wrong.write_text(text.replace("setThreadgroupMemoryLength(", "setThreadgroupMemoryLength(nullptr, "))
+    wrong.write_text(
+        text.replace("setThreadgroupMemoryLength(", "setThreadgroupMemoryLength(nullptr, ")
+    )
     assert "error" in read_with_metal_cpp(wrong, metal_cpp, *flags)
 
 

@@ -109,7 +109,9 @@ class _Words:
     loop: LayerLoop | None = None
     first: int = 0  # number of the first launch
     launches: int = 0  # that there are of them
-    waits: tuple[bool, ...] = ()  # of all launches of the entry; empty where none runs before another one ends
+    waits: tuple[
+        bool, ...
+    ] = ()  # of all launches of the entry; empty where none runs before another one ends
 
     @property
     def depth(self) -> int:

@@ -1,9 +1,9 @@
-"""The examples on the emulator of Metal, small and of random weights: against the interpreter, and texts against the CPU.
+"""The examples on the emulator of Metal, small, of random weights: against the interpreter, texts against the CPU.
 
     python tests/sweeps/metal_models.py [--only NAMES] [--seed 1] [--jobs 2] [--write docs/metal_models.md]
 
-Each is built for Metal and runs in a process of its own. Of decoders the greedy text is compared with what kernels of the
-CPU say, with matrices in f32 and in blocks of 8 and of 4 bits.
+Each is built for Metal and runs in a process of its own. Of decoders the greedy text is compared with what kernels of
+the CPU say, with matrices in f32 and in blocks of 8 and of 4 bits.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-TESTS = Path(__file__).parent.parent
-for folder in ("", "models", "gpu"):
-    sys.path.insert(0, str(TESTS / folder))
+sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parent.parent / "models"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "gpu"))
 
 import numpy as np
 import test_classifiers
@@ -59,7 +59,9 @@ def of_example(name: str, dtype: lg.DType, folder: Path) -> float:
         given = {
             n: np.float32(x) if np.asarray(x).dtype == np.float64 else x for n, x in inputs.items()
         }
-        pairs = zip(context.run(entry, **given).values(), exact.run(entry, **given).values(), strict=True)
+        pairs = zip(
+            context.run(entry, **given).values(), exact.run(entry, **given).values(), strict=True
+        )
         farthest = max(farthest, *(distance(one, other) for one, other in pairs))
     if farthest > examples.TOLERANCE[dtype]:
         raise AssertionError(f"{farthest:.1e} apart")
@@ -91,7 +93,9 @@ def greedy(context: Any) -> list[int]:
     (logits,) = context.run("prefill", ids=ids, position=np.array(0)).values()
     for _ in range(TOKENS):
         text.append(int(logits.argmax()))
-        (logits,) = context.run("decode", ids=np.array(text[-1:]), position=np.array(position)).values()
+        (logits,) = context.run(
+            "decode", ids=np.array(text[-1:]), position=np.array(position)
+        ).values()
         position += 1
     return text
 
@@ -128,7 +132,9 @@ def attempt(name: str, seed: int) -> tuple[bool, str]:
     env = {**os.environ, "LUMIGEN_EMULATOR_SEED": str(seed)}
     begun = time.monotonic()
     try:
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=900, check=False)
+        done = subprocess.run(
+            command, env=env, capture_output=True, text=True, timeout=900, check=False
+        )
     except subprocess.TimeoutExpired:
         return False, "not within 900 s"
     lines = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()
@@ -139,10 +145,10 @@ def attempt(name: str, seed: int) -> tuple[bool, str]:
 
 HEAD = """# The examples on the emulator of Metal
 
-Small configurations of random weights, compiled for `--target metal` and run on the [emulator](metal.md), threads in the
-order of seed {seed}: how far they are from the interpreter's results in float64, as a share of the greatest one, and
-whether greedy texts are those of kernels for the CPU. `python tests/sweeps/metal_models.py --write docs/metal_models.md`
-makes this page; this one is of {date}.
+Small configurations of random weights, compiled for `--target metal` and run on the [emulator](metal.md), threads in
+the order of seed {seed}: how far they are from the interpreter's results in float64, as a share of the greatest one,
+and whether greedy texts are those of kernels for the CPU. `python tests/sweeps/metal_models.py --write
+docs/metal_models.md` makes this page; this one is of {date}.
 
 | model | agrees | how far apart, or how many tokens |
 | --- | --- | --- |

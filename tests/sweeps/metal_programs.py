@@ -22,8 +22,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-HERE = Path(__file__)
-sys.path.insert(0, str(HERE.parent.parent))
+sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from folds import FEW, FOLDED, KEYS, POSITIONS
 from folds import specs_of as specs_of_fold
@@ -74,9 +73,7 @@ def held(programs: Iterable[SmallProgram], dtype: DType) -> list[SmallProgram]:
         return list(programs)
     sources = {p.name: (*p.graph.inputs, *p.graph.weights()) for p in programs}
     return [
-        p
-        for p in programs
-        if p.name not in AGAIN and any(n.dtype is f32 for n in sources[p.name])
+        p for p in programs if p.name not in AGAIN and any(n.dtype is f32 for n in sources[p.name])
     ]
 
 
@@ -123,7 +120,7 @@ def run_here(part: Part, folder: Path) -> dict[str, str]:
 
 def run(part: Part, seed: int) -> dict[str, str]:
     """The same in a process of its own; one that is stopped is said of all its programs."""
-    command = [sys.executable, str(HERE), "--here", part.of, *part.names]
+    command = [sys.executable, str(Path(__file__)), "--here", part.of, *part.names]
     env = {**os.environ, "LUMIGEN_EMULATOR_SEED": str(seed)}
     try:
         done = subprocess.run(

@@ -106,9 +106,7 @@ def _map_rows(s: MapRows, spell: Spell, r: Renderer) -> Lines:
 def _for_tile(s: ForTile, spell: Spell, r: Renderer) -> Lines:
     body = joined(used(spell(s.body)))
     names = [f"const float {x.name} = element({acc}, block, part);" for x, acc in _each(s)]
-    return _elements(
-        s, r, s.acc, [f"if ({_inside(s, r)}) {{", *_in(*names), body.indented(), "}"]
-    )
+    return _elements(s, r, s.acc, [f"if ({_inside(s, r)}) {{", *_in(*names), body.indented(), "}"])
 
 
 def _map_tile(s: MapTile, spell: Spell, r: Renderer) -> Lines:
@@ -116,7 +114,9 @@ def _map_tile(s: MapTile, spell: Spell, r: Renderer) -> Lines:
     result = r.scalar(s.result).code
     names = [f"const float {x.name} = element({src}, block, part);" for x, src in _each(s)]
     if s.otherwise is None:
-        return _elements(s, r, s.dst, [*names, body, f"set_element({s.dst}, block, part, {result});"])
+        return _elements(
+            s, r, s.dst, [*names, body, f"set_element({s.dst}, block, part, {result});"]
+        )
     lines = [f"float mapped = {literal(s.otherwise, f32)};", f"if ({_inside(s, r)}) {{"]
     last = [*_in(f"mapped = {result};"), "}", f"set_element({s.dst}, block, part, mapped);"]
     return _elements(s, r, s.dst, [*lines, *_in(*names), body.indented(), *last])

@@ -151,7 +151,11 @@ def shared_bytes(program: TileProgram) -> int:
 def columns_of(program: TileProgram) -> int:
     """Of a tile of a product: what streams by is its columns."""
     sizes = dict(program.tile.sizes) if program.tile else {}
-    return sizes["step"] if program.tile and program.tile.kind is TileKind.CASCADE else sizes["columns"]
+    return (
+        sizes["step"]
+        if program.tile and program.tile.kind is TileKind.CASCADE
+        else sizes["columns"]
+    )
 
 
 def spelled_tile(program: TileProgram) -> str:
@@ -227,5 +231,7 @@ def stream_lines(s: Stream, body: Lines, r: Renderer) -> Lines:
     rows, moving = tiles[: len(s.rows)], tiles[len(s.rows) :]
     axis, barrier = s.axis.name, Lines((BARRIER,))
     turn = joined([barrier, *(b.lines(r) for b in moving), barrier, body])
-    head = f"for ({r.place} {axis} = {r.index(s.lo)}; {axis} < {r.index(s.hi)}; {axis} += {s.step}) {{"
+    head = (
+        f"for ({r.place} {axis} = {r.index(s.lo)}; {axis} < {r.index(s.hi)}; {axis} += {s.step}) {{"
+    )
     return r.lines(placed(tiles), *(b.lines(r) for b in rows), head, turn.indented(), "}")
