@@ -41,6 +41,7 @@ from lumigen.identity import compilation_key, graph_hash
 from lumigen.kernel_source import kernel_source
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
+from lumigen.lower.prepare import Prepared, prepare
 from lumigen.lower.retype import retype
 from lumigen.model_weights import (
     source_of,
@@ -113,9 +114,10 @@ def lower_model(
             )
         for step in passes:
             entries = graphs[step.__name__] = run_pass(step.__name__, step, entries, at.trail)
-    book = schedules(entries, target, dtype, at)
+    prepared = prepare(entries)
+    book = schedules(prepared.entries, target, dtype, at)
     with at.stage("lower"):
-        lowered = lowered_to(entries, target, dtype, at.trail, book)
+        lowered = lowered_to(prepared, target, dtype, at.trail, book)
     if book.found and not book.matches(k.of for k in lowered.kernels):
         at.say("no region of the model is in the schedules: all run as without them")
     with at.stage("emit"):
@@ -132,6 +134,7 @@ def lower_model(
             states=lowered.states,
             counters=lowered.counters,
             text=traced.text,
+            opening=lowered.opening,
         )
     at.trail.note(2, lambda: kernel_table(model))
     at.trail.keep("source", lambda: show_sources(model))
@@ -139,19 +142,22 @@ def lower_model(
 
 
 def lowered_to(
-    entries: Entries, target: Target, dtype: DType, trail: Trail, book: Book = NOTHING
+    prepared: Prepared, target: Target, dtype: DType, trail: Trail, book: Book = NOTHING
 ) -> LoweredModel:
     """Regions, plans, tile programs and programs of graphs; each verified and shown."""
     start = perf_counter()
+    entries, made = prepared.entries, prepared.made
     _check_dtypes(entries, target)
     device = TARGETS[target.name].device
     pick = partial(book.pick, device)
-    lowered = assemble(entries, device, dtype=dtype, architectures=target.architectures, pick=pick)
+    lowered = assemble(
+        entries, device, dtype=dtype, architectures=target.architectures, pick=pick, made=made
+    )
     for k in lowered.kernels:
         verify_region(k.region, k.name)
         verify_tile(k.program, k.name)
     parameters = {k.name: k.parameters for k in lowered.kernels}
-    for p in lowered.programs:
+    for p in lowered.every_program:
         verify_program(p, parameters, "lower")
     seconds = perf_counter() - start
     for form in KERNEL_FORMS:

@@ -6,6 +6,7 @@ of the arena may share memory unless one lies behind the other.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from lumigen.program import (
@@ -40,11 +41,12 @@ def waits(model: CompiledModel, program: Program) -> tuple[bool, ...]:
 
 
 def _touched(model: CompiledModel, launch: Launch) -> tuple[set[Argument], set[Argument]]:
-    """(what it reads, what it writes) of all that any launch writes."""
+    """(what it reads, what it writes)."""
     read, written = set[Argument](), set[Argument]()
     for p, a in zip(model.kernel(launch.kernel).parameters, launch.arguments, strict=True):
-        if p.is_pointer and not isinstance(a, WeightArg):
-            (written if p.changed else read).add(whole(a))
+        if p.is_pointer:
+            of = replace(a, base=0) if isinstance(a, WeightArg) else whole(a)
+            (written if p.changed else read).add(of)
     return read, written
 
 

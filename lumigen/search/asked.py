@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import starmap
 from pathlib import Path
 
@@ -31,6 +31,7 @@ class Asked:
     seconds: float | None
     seed: int = 0
     cold: bool = False
+    workers: int = 1
 
     @property
     def options(self) -> Mapping[str, str]:
@@ -52,7 +53,7 @@ class Asked:
             at.step("tune", int(news.seconds), int(seconds), as_text(news))
 
         with at.stage("tune"):
-            terms = Terms(seconds, os.cpu_count() or 1, self.seed, self.cold)
+            terms = Terms(seconds, os.cpu_count() or 1, self.seed, self.cold, self.workers)
             found = tune(entries, target, measuring, dtype, terms, tell)
         for note in found.notes:
             at.say(note)
@@ -67,7 +68,7 @@ class Asked:
                 f"the search was too short for {', '.join(found.unreached)}: these run as without one, "
                 "and are searched next time"
             )
-        return found.book
+        return replace(found.book, story=found.story)
 
 
 def _counted(what: str, count: int) -> str:
@@ -102,6 +103,7 @@ def asked_for(
     seed: int | None = None,
     *,
     cold: bool = False,
+    workers: int = 1,
 ) -> Asked:
     """What was asked, or BadArgument."""
 
@@ -121,7 +123,11 @@ def asked_for(
             raise refused("tune", f"{seconds:g}", f"seconds, {LEAST:g} to {MOST:g}")
         if lacking := refusal(target):
             raise refused(f"tune for {target.text}", "measured here", lacking)
-    return Asked(NOTHING if file is None else _read(Path(file)), seconds, seed or 0, cold)
+    measuring = measuring_of(target)
+    if measuring is not None and workers > 1 and workers > measuring.workers():
+        raise refused("workers", str(workers), f"no more than measure here: {measuring.workers()}")
+    given = NOTHING if file is None else _read(Path(file))
+    return Asked(given, seconds, seed or 0, cold, workers)
 
 
 def _read(path: Path) -> Book:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from lumigen.errors import BadArgument
@@ -20,6 +20,7 @@ from lumigen.printer.region import show
 from lumigen.region import Region
 from lumigen.schedule import Schedule
 from lumigen.search.choice import Choice, candidate_of
+from lumigen.search.story import Story
 
 FORMAT = 1
 NO_CHOICE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)  # of what says none
@@ -36,9 +37,10 @@ class Found:
 
 @dataclass(frozen=True)
 class Book:
-    """What regions run as, by `key_of`; others run as the heuristic says."""
+    """What regions run as, by `key_of`; others run as the heuristic says. `story` is of the search that found it."""
 
     found: Mapping[str, Found]
+    story: Story | None = field(default=None, compare=False, repr=False)
 
     def pick(self, device: Device, canonical: Region, named: Region) -> Candidate | None:
         """The candidate that a region runs as; None where the book has none that is legal."""

@@ -16,6 +16,7 @@ class Attempt:
     choice: Choice
     seconds: float | None  # at the typical dims
     is_quick: bool  # in a few runs, at these dims alone
+    is_best: bool = False  # of all so far, at no dims slower
 
 
 @dataclass(frozen=True)

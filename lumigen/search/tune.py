@@ -210,7 +210,7 @@ def _story(
     won, is_better_now = found.found.get(key), is_better(climb.seconds, climb.before)
     lost = "faster in the search, and not when it was confirmed" if is_better_now else UNBEATEN
     attempts = (
-        Attempt(t.at - begun, t.choice, t.seconds[0] if t.seconds else None, t.is_quick)
+        Attempt(t.at - begun, t.choice, t.seconds[0] if t.seconds else None, t.is_quick, t.is_best)
         for t in climb.tries
     )
     return RegionStory(

@@ -26,7 +26,7 @@ Status Weights::place(const char* where, const WeightTable& table, MTL::Device* 
   // A file that is larger than a buffer of this GPU may be is copied, too.
   const bool is_mapped = map.is_mapped() && mapped_.wrap(device, map.data(), map.bytes());
   const auto stays = [&](int32_t i) {
-    return is_mapped && fits(file_.rows()[static_cast<size_t>(i)], table.specs[i]);
+    return is_mapped && !table.specs[i].made && fits(file_.rows()[static_cast<size_t>(i)], table.specs[i]);
   };
   size_t total = 0;
   for (int32_t i = 0; i < table.count; ++i) total += stays(i) ? 0 : room(table.specs[i]);
@@ -35,8 +35,13 @@ Status Weights::place(const char* where, const WeightTable& table, MTL::Device* 
   char* next = copied_.data();
   for (int32_t i = 0; i < table.count; ++i) {
     const WeightSpec& spec = table.specs[i];
+    if (spec.made) {
+      data_.push_back(next);
+      next += room(spec);
+      continue;
+    }
     const FoundWeight& row = file_.rows()[static_cast<size_t>(i)];
-    data_.push_back(stays(i) ? row.data : next);
+    data_.push_back(stays(i) ? const_cast<char*>(row.data) : next);
     if (stays(i)) continue;
     if (row.is_converted()) {
       if (const Status s = convert_floats(where, next, row.data, row.items(), row.held, spec)) return s;
@@ -45,6 +50,16 @@ Status Weights::place(const char* where, const WeightTable& table, MTL::Device* 
     }
     file_.done_with(row);
     next += room(spec);
+  }
+  return kOk;
+}
+
+Status Weights::pack_made(const char*, const WeightTable& table) {
+  for (int32_t i = 0; i < table.count; ++i) {
+    const WeightSpec& spec = table.specs[i];
+    if (!spec.made || spec.panels == nullptr) continue;
+    const int32_t plain = static_cast<int32_t>(&plain_row(table, spec) - table.specs);
+    pack_panels(made<char>(i), get<char>(plain), *spec.panels, spec.item_bytes);
   }
   return kOk;
 }

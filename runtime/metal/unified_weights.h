@@ -25,13 +25,20 @@ class Weights {
   const T* get(int32_t index) const {
     return reinterpret_cast<const T*>(data_[static_cast<size_t>(index)]);
   }
+  // A row that is made, to be written once.
+  template <class T>
+  T* made(int32_t index) const {
+    return reinterpret_cast<T*>(data_[static_cast<size_t>(index)]);
+  }
+  // What was made is there: packs it where kernels read panels of it.
+  Status pack_made(const char* where, const WeightTable& table);
   const Memory& mapped() const { return mapped_; }
   const Memory& copied() const { return copied_; }
 
  private:
   WeightsFile file_;
   Memory mapped_, copied_;
-  std::vector<const char*> data_;  // of each row
+  std::vector<char*> data_;  // of each row
 };
 
 }  // namespace LUMIGEN_NS
