@@ -15,6 +15,7 @@ from lumigen.lower import (
     simt,
     stream,
     stream_roles,
+    strips,
     transposed,
 )
 from lumigen.lower.beside import find_blocks_beside, find_loops_beside
@@ -84,6 +85,17 @@ def _builders(machine: StreamingGpu, copying: StreamingGpu) -> dict[str, Builder
         "transposed": Builder(
             partial(transposed.transposed, machine=machine),
             sites({"threads": threads, "width": width, "side": (32, 64)}),
+        ),
+        "strips": Builder(
+            partial(strips.strips, machine=machine),
+            sites(
+                {
+                    "threads": threads,
+                    "team": (1, 2, 4, 8, 16, 32),
+                    "width": width,
+                    "points": (2, 4, 8),
+                }
+            ),
         ),
         # its operands are brought by a tensor copy engine
         "roles": Builder(

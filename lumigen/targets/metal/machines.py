@@ -113,6 +113,7 @@ TEAMS = Teams(
     transposed=None,
     between=16,
     stretch=0,
+    strips=None,
 )
 APPLE7 = StreamingGpu(
     name="apple7",
