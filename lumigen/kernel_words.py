@@ -46,8 +46,8 @@ acc before correct factor held i j k m n new old p r result row score state sum 
 """
 _OWN = """
 a_tile acc arrived b_tile back band c c_tile column_tile columns_each d e j k k_begin k_end m map_a map_b map_c n
-n_begin n_end once outer p panels part parts pk places r row row_tile row_tiles column_tiles rows_each scores sums task
-tile total x_tile
+n_begin n_end once outer p panels part parts pk places r row row_tile row_tiles column_tiles rows_each scores strip sums
+task tile total x_tile
 """
 ENDS = ("_offset", "_parts", "_lo", "_end")  # with the name of an axis or value before them
 _PATTERN = re.compile(

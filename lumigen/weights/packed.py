@@ -48,7 +48,7 @@ BYTES_8 = {"F8_E4M3": E4M3, "F8_E5M2": E5M2}
 
 
 @dataclass(frozen=True)
-class Stored:
+class WeightParts:
     """The tensors of one weight, by the part of their names that follows its own."""
 
     file: Path
@@ -130,7 +130,7 @@ def _planes(blocks: Blocks, integers: Reader) -> dict[str, Reader]:
 # --- GPTQ -----------------------------------------------------------------------------------------
 
 
-def gptq(g: Stored, config: Mapping[str, Any]) -> Packed:
+def gptq(g: WeightParts, config: Mapping[str, Any]) -> Packed:
     """Of `qweight` (inputs, outputs) and `qzeros` (groups, outputs) in words, and `scales` (groups, outputs)."""
     bits = _bits_of(g, config, (2, 3, 4, 8))
     rows, columns = g.shape("qweight")[1], g.shape("qweight")[0] * 32 // bits
@@ -159,7 +159,12 @@ def gptq(g: Stored, config: Mapping[str, Any]) -> Packed:
 
 
 def _in_order(
-    g: Stored, bits: int, shape: Shape, scale: DType, given: dict[str, Reader], integers: Reader
+    g: WeightParts,
+    bits: int,
+    shape: Shape,
+    scale: DType,
+    given: dict[str, Reader],
+    integers: Reader,
 ) -> Packed:
     """Columns that each name their group."""
     rows, columns = shape
@@ -192,7 +197,7 @@ def _in_order(
 # --- AWQ ------------------------------------------------------------------------------------------
 
 
-def awq(g: Stored, config: Mapping[str, Any]) -> Packed:
+def awq(g: WeightParts, config: Mapping[str, Any]) -> Packed:
     """Of `qweight` (inputs, outputs / 8), `qzeros` (groups, outputs / 8), `scales` (groups, outputs)."""
     _bits_of(g, config, (4,))
     version = str(config.get("version", "gemm")).lower()
@@ -216,7 +221,7 @@ def awq(g: Stored, config: Mapping[str, Any]) -> Packed:
 # --- compressed-tensors ---------------------------------------------------------------------------
 
 
-def compressed(g: Stored, config: Mapping[str, Any]) -> Packed:
+def compressed(g: WeightParts, config: Mapping[str, Any]) -> Packed:
     """Of `weight_packed` or `weight`, with `weight_scale`, and perhaps `weight_zero_point` and a scale of scales."""
     del config
     if "weight_global_scale" in g.parts:
@@ -228,7 +233,7 @@ def compressed(g: Stored, config: Mapping[str, Any]) -> Packed:
     return int8(g, "weight", "weight_scale", "weight_zero_point")
 
 
-def int8(g: Stored, part: str, scale: str, zero: str) -> Packed:
+def int8(g: WeightParts, part: str, scale: str, zero: str) -> Packed:
     """Integers of 8 bits, less zeros if there are such, with scales of rows, of groups or one for all."""
     rows, columns = _matrix(g, part)
     size, scales = _scales(g, scale, rows, columns)
@@ -246,7 +251,7 @@ def int8(g: Stored, part: str, scale: str, zero: str) -> Packed:
     return g.packed("int8", (rows, columns), blocks, fields)
 
 
-def _compressed_words(g: Stored) -> Packed:
+def _compressed_words(g: WeightParts) -> Packed:
     rows, columns = (int(n) for n in g.read("weight_shape"))
     words = g.shape("weight_packed")
     bits = words[1] * 32 // columns if len(words) == 2 and columns > 0 else 0
@@ -277,7 +282,7 @@ def _compressed_words(g: Stored) -> Packed:
     return g.packed(f"int{bits}", (rows, columns), blocks, fields)
 
 
-def _scales(g: Stored, part: str, rows: int, columns: int) -> tuple[int, Reader]:
+def _scales(g: WeightParts, part: str, rows: int, columns: int) -> tuple[int, Reader]:
     """The columns of a scale, and the scales (rows, groups): of groups, of rows, or one for all."""
     shape = g.shape(part)
     if math.prod(shape) == 1:
@@ -289,7 +294,7 @@ def _scales(g: Stored, part: str, rows: int, columns: int) -> tuple[int, Reader]
     return g.group_size(columns, shape[1]), lambda: g.read(part).reshape(shape)
 
 
-def float8(g: Stored, part: str, scale: str) -> Packed:
+def float8(g: WeightParts, part: str, scale: str) -> Packed:
     """Floats of 8 bits, with scales of rows, of groups, of tiles or one for all."""
     rows, columns = _matrix(g, part)
     code, shape = BYTES_8[g.parts[part].kind], g.shape(scale)
@@ -313,7 +318,7 @@ def float8(g: Stored, part: str, scale: str) -> Packed:
     return g.packed(g.parts[part].kind.lower(), (rows, columns), blocks, fields)
 
 
-def _mxfp4(g: Stored) -> Packed:
+def _mxfp4(g: WeightParts) -> Packed:
     """Floats of 4 bits, with a power of two for 32 of them, which bf16 holds: its exponent has as many bits."""
     rows, half = _matrix(g, "weight_packed")
     _check(g, "weight_scale", (rows, half // 16))
@@ -328,7 +333,7 @@ def _mxfp4(g: Stored) -> Packed:
     return g.packed("mxfp4", (rows, 2 * half), blocks, fields)
 
 
-def _nvfp4(g: Stored) -> Packed:
+def _nvfp4(g: WeightParts) -> Packed:
     """Floats of 4 bits: a scale in 8 bits for 16 of them, divided by one for all."""
     rows, half = _matrix(g, "weight_packed")
     columns = 2 * half
@@ -361,7 +366,7 @@ def _nvfp4(g: Stored) -> Packed:
 # --- bitsandbytes ---------------------------------------------------------------------------------
 
 
-def bitsandbytes(g: Stored, config: Mapping[str, Any]) -> Packed:
+def bitsandbytes(g: WeightParts, config: Mapping[str, Any]) -> Packed:
     """Of `weight` in bytes, `weight.absmax`, `weight.quant_map` and what is said of them; or with `SCB`."""
     del config
     if "SCB" in g.parts:
@@ -393,7 +398,7 @@ def bitsandbytes(g: Stored, config: Mapping[str, Any]) -> Packed:
     return g.packed(str(state["quant_type"])[:8], shape, blocks, fields)
 
 
-def _of_rows(g: Stored) -> Packed:
+def _of_rows(g: WeightParts) -> Packed:
     """Integers of 8 bits, with the greatest magnitude of each row."""
     shape = _matrix(g, "weight")
     _check(g, "SCB", shape[:1])
@@ -412,7 +417,7 @@ def _of_rows(g: Stored) -> Packed:
 # --- torchao --------------------------------------------------------------------------------------
 
 
-def torchao(g: Stored, config: Mapping[str, Any]) -> Packed:
+def torchao(g: WeightParts, config: Mapping[str, Any]) -> Packed:
     """Of `_weight_qdata`, with `_weight_scale` and perhaps `_weight_zero_point`: integers, or floats of 8 bits."""
     del config
     part, scale, zero = "_weight_qdata", "_weight_scale", "_weight_zero_point"
@@ -437,7 +442,7 @@ def torchao(g: Stored, config: Mapping[str, Any]) -> Packed:
 # --- MLX ------------------------------------------------------------------------------------------
 
 
-def mlx(g: Stored, config: Mapping[str, Any]) -> Packed:
+def mlx(g: WeightParts, config: Mapping[str, Any]) -> Packed:
     """Of `weight` (rows, columns * bits / 32) in words, `scales` and `biases` (rows, groups)."""
     mine = config.get(g.name, {})
     config = {**config, **cast("dict[str, Any]", mine)} if isinstance(mine, dict) else config
@@ -466,7 +471,7 @@ class Method:
 
     first: str
     parts: tuple[str, ...]
-    read: Callable[[Stored, Mapping[str, Any]], Packed]
+    read: Callable[[WeightParts, Mapping[str, Any]], Packed]
 
 
 _COMPRESSED = (
@@ -513,32 +518,32 @@ def packed(file: Path, stored: Tensors, config: Mapping[str, Any]) -> dict[str, 
                 continue
             parts = {p: stored[f"{stem}.{p}"] for p in method.parts if f"{stem}.{p}" in stored}
             if parts:
-                group = Stored(file, stem, {method.first: stored[tensor], **parts})
+                group = WeightParts(file, stem, {method.first: stored[tensor], **parts})
                 found[f"{stem}.weight"] = _read(group, method, table)
     return found
 
 
-def _read(g: Stored, method: Method, config: Mapping[str, Any]) -> Packed:
+def _read(g: WeightParts, method: Method, config: Mapping[str, Any]) -> Packed:
     try:
         return method.read(g, config)
     except KeyError as e:
         raise g.wrong(f"{g.name[:80]} lacks {e.args[0]}, which its form of weights needs") from None
 
 
-def _bits_of(g: Stored, config: Mapping[str, Any], known: tuple[int, ...]) -> int:
+def _bits_of(g: WeightParts, config: Mapping[str, Any], known: tuple[int, ...]) -> int:
     bits = config.get("bits")
     if bits not in known:
         raise g.wrong(f"its weights have {str(bits)[:20]} bits, {known} are read")
     return cast("int", bits)
 
 
-def _matrix(g: Stored, part: str) -> tuple[int, int]:
+def _matrix(g: WeightParts, part: str) -> tuple[int, int]:
     shape = g.shape(part)
     if len(shape) != 2:
         raise g.refused(part, "a matrix")
     return (shape[0], shape[1])
 
 
-def _check(g: Stored, part: str, shape: Shape) -> None:
+def _check(g: WeightParts, part: str, shape: Shape) -> None:
     if g.shape(part) != shape:
         raise g.refused(part, str(list(shape)))

@@ -16,6 +16,7 @@ from lumigen.lower import (
     simt,
     stream,
     stream_roles,
+    strips,
     transposed,
 )
 from lumigen.lower.axes import unify_axes
@@ -87,6 +88,17 @@ def _builders(machine: StreamingGpu, copying: StreamingGpu) -> dict[str, Builder
         "transposed": Builder(
             partial(transposed.transposed, machine=machine),
             sites({"threads": threads, "width": width, "side": (32, 64)}),
+        ),
+        "strips": Builder(
+            partial(strips.strips, machine=machine),
+            sites(
+                {
+                    "threads": threads,
+                    "team": (1, 2, 4, 8, 16, 32),
+                    "width": width,
+                    "points": (2, 4, 8),
+                }
+            ),
         ),
         # its operands are brought by a tensor copy engine
         "roles": Builder(

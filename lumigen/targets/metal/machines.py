@@ -67,6 +67,7 @@ TEAMS = Teams(
     transposed=None,
     between=16,
     stretch=0,
+    strips=None,
 )
 APPLE7 = Gpu(
     name="apple7",
