@@ -42,7 +42,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"emit", "importers", "measuring", "model_weights"}),
     frozenset({"targets"}),
     frozenset({"target"}),
-    frozenset({"build", "fast_lane", "kernel_source", "texts"}),
+    frozenset({"algebra", "build", "fast_lane", "kernel_source", "texts"}),
     frozenset({"search"}),
     frozenset({"checks", "original", "quantise", "recall", "summary"}),
     frozenset({"identity"}),
