@@ -36,7 +36,7 @@ def find_dot(e: Expr, lanes: Axis) -> Dot | None:
     factors = list(_factors(e))
     varying = [x for x in factors if lanes in free_axes(x)]
     shared = [x for x in factors if lanes not in free_axes(x)]
-    small = [x for x in varying if is_small(added(x)[0])]
+    small = [x for x in varying if is_of_bytes(added(x)[0])]
     if len(small) != 1 or len(varying) < 2:
         return None
     rest = [x for x in varying if x is not small[0]]
@@ -48,13 +48,13 @@ def added(e: Expr) -> tuple[Expr, float]:
     if not isinstance(e, Prim) or e.op is not Op.ADD or not isinstance(more := e.args[1], Const):
         return e, 0.0
     whole = abs(more.value) <= MOST and more.value == int(more.value)
-    return (e.args[0], more.value) if whole and is_small(e.args[0]) else (e, 0.0)
+    return (e.args[0], more.value) if whole and is_of_bytes(e.args[0]) else (e, 0.0)
 
 
-def is_small(e: Expr) -> bool:
+def is_of_bytes(e: Expr) -> bool:
     """Whether it is made of the bits of an integer of 8."""
     if isinstance(e, Choose):
-        return is_small(e.then) and is_small(e.otherwise)
+        return is_of_bytes(e.then) and is_of_bytes(e.otherwise)
     if isinstance(e, Intrinsic):
         return e.name in ("whole_quotient", "whole_remainder")
     source = integers_read(e) if isinstance(e, Prim) else None

@@ -9,7 +9,7 @@ from lumigen.condition import Cmp
 from lumigen.dtype import boolean, f32, f64, i32, i64
 from lumigen.emit import cxx
 from lumigen.emit.arithmetic import arithmetic, negated, unrounded, widened
-from lumigen.emit.dots import added, find_dot, is_small
+from lumigen.emit.dots import added, find_dot, is_of_bytes
 from lumigen.emit.lines import Lines, Uses
 from lumigen.emit.packets import Packets
 from lumigen.emit.places import NARROW, WIDE, is_small
@@ -314,7 +314,7 @@ class Renderer:
         if isinstance(e, Local):
             return Text(self.use(e.name), WORD)
         if isinstance(e, Choose) and self._is_shared(e):
-            if is_small(e):
+            if is_of_bytes(e):
                 sides = f"{self.vector(e.then).code}, {self.vector(e.otherwise).code}"
                 return Text(f"select({self.scalar(e.condition).code}, {sides})")
             # the same in all lanes: the other side is not evaluated, whatever it reads

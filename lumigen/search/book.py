@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lumigen.algebra.numerics import Numerics
 from lumigen.errors import BadArgument
 from lumigen.index import Dim
 from lumigen.lower.devices import Device
@@ -37,10 +38,14 @@ class Found:
 
 @dataclass(frozen=True)
 class Book:
-    """What regions run as, by `key_of`; others run as the heuristic says. `story` is of the search that found it."""
+    """What regions run as, by `key_of`; others run as the heuristic says. `story` is of the search that found it.
+
+    `algebra` says by which numerics the model was rewritten before; empty: it was not.
+    """
 
     found: Mapping[str, Found]
     story: Story | None = field(default=None, compare=False, repr=False)
+    algebra: str = ""
 
     def pick(self, device: Device, canonical: Region, named: Region) -> Candidate | None:
         """The candidate that a region runs as; None where the book has none that is legal."""
@@ -52,8 +57,13 @@ class Book:
         return any(r is not None and key_of(r) in self.found for r in regions)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether a model compiles as without it."""
+        return not self.found and not self.algebra
+
+    @property
     def digest(self) -> str:
-        """Of all choices."""
+        """Of all that it says."""
         return hashlib.sha256(text_of(self).encode()).hexdigest()
 
 
@@ -73,7 +83,8 @@ def text_of(book: Book) -> str:
         for key in sorted(book.found)
     ]
     body = ",\n".join(rows)
-    return f'{{\n  "format": {FORMAT},\n  "regions": {{\n{body}\n  }}\n}}\n'
+    algebra = f'  "algebra": {json.dumps(book.algebra)},\n' if book.algebra else ""
+    return f'{{\n  "format": {FORMAT},\n{algebra}  "regions": {{\n{body}\n  }}\n}}\n'
 
 
 def book_of(text: str, where: str) -> Book:
@@ -81,7 +92,9 @@ def book_of(text: str, where: str) -> Book:
     try:
         whole: Any = json.loads(text)
         regions = {FORMAT: whole["regions"]}[whole["format"]]
-        return Book({str(key): found_of(o) for key, o in regions.items()})
+        found = {str(key): found_of(o) for key, o in regions.items()}
+        algebra = str(whole.get("algebra", ""))
+        return Book(found, algebra=algebra and Numerics(algebra).value)
     except NO_CHOICE as why:
         expected = "a file that a search has written, as schedules.json of a project"
         raise BadArgument(op="compile", name="schedules", value=where, expected=expected) from why

@@ -48,7 +48,7 @@ WHOLE_LOSS = 0.01  # of a model's time that is noise
 class Terms:
     """What a search is given: seconds, threads that compile or run, which random data, if caches are cold.
 
-    `workers` measure at the same time.
+    Of the seconds some may be `spent`. `workers` measure at the same time.
     """
 
     seconds: float
@@ -56,6 +56,7 @@ class Terms:
     seed: int = 0
     cold: bool = False
     workers: int = 1
+    spent: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ def tune(
     another day, after it was measured again.
     """
     begun, notes = monotonic(), list[str]()
-    clock = Clock(begun + terms.seconds, terms.threads, 2 * CONFIRMED + 1)
+    clock = Clock(begun + terms.seconds - terms.spent, terms.threads, 2 * CONFIRMED + 1)
     model = _Searched.of(entries, target, dtype, measuring.features())
     place = winners.Kept.of(measuring, terms.threads, model.regions, cold=terms.cold)
     known = winners.known(place, terms.seconds, notes.append)
