@@ -86,8 +86,15 @@ class Packets:
 
     def start_of(self, at: Ix, lanes: Axis) -> Ix:
         """The place of the first of neighbours."""
-        first = self.first(lanes)
-        return at.substitute({lanes: ix(first)}) if first in at.axes else at
+        first, vector = self.first(lanes), Axis(f"{lanes.name}_vector", lanes.extent)
+        if first not in at.axes:
+            return at
+        at = at.substitute({lanes: ix(first)})
+        of_vector = at.substitute({first: ix(vector) * self.width})
+        factor = of_vector.coefficient(vector)
+        if factor is None or factor % self.width != 0:
+            return at
+        return of_vector - factor * vector + factor // self.width * first
 
     def take(self, source: Buffer, at: Ix, lanes: Axis) -> bool:
         """Whether vectors over `lanes` of the elements at `at`, which are neighbours, may be packets."""
