@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from lumigen.compile import Compilation, Schedules, in_no_book, lower_model
+from lumigen.compile import Compilation, Schedules, as_shipped, lower_model
 from lumigen.dtype import DType
 from lumigen.errors import BadArgument
 from lumigen.frontend import Traced
@@ -57,7 +57,7 @@ def why(
     target: Target,
     dtype: DType,
     stages: Stages | None = None,
-    schedules: Schedules = in_no_book,
+    schedules: Schedules = as_shipped,
 ) -> str:
     """The text; BadArgument if there is no such kernel."""
     made = lower_model(
@@ -125,8 +125,10 @@ def _reason(rule: Callable[..., object] | None) -> str:
 
 def _space(whole: _Whole, region: Region) -> Iterator[str]:
     """What the region could run as: the first that is legal is what it does without a search."""
-    book = whole.compilation.schedules.found
-    chosen = book[key_of(region)].choice if key_of(region) in book else None
+    schedules = whole.compilation.schedules
+    book = {**schedules.shipped, **schedules.found}
+    taken = schedules.pick(whole.device, region, region) is not None
+    chosen = book[key_of(region)].choice if taken else None
     yield "Its space, in order; the first legal one is the heuristic's:"
     for choice in beginnings(region, whole.device):
         built = _built(whole, region, choice)
@@ -136,7 +138,7 @@ def _space(whole: _Whole, region: Region) -> Iterator[str]:
         runs = chosen is None
         chosen = choice if chosen is None else chosen
         yield f"  {as_text(choice)}: {'it runs' if runs else 'legal'}"
-    if key_of(region) in book and chosen is not None:
+    if taken and chosen is not None:
         yield f"  {as_text(chosen)}: it runs, as the schedules say"
     yield from _near(whole, region, chosen)
 
