@@ -14,10 +14,10 @@ from test_tune import FOUND
 
 from lumigen.page import tuning_page
 from lumigen.page.chart import Dot, chart
-from lumigen.page.tuning import as_text, steps_of
+from lumigen.page.tuning import steps_of
 from lumigen.search.book import key_of
 from lumigen.search.choice import Choice, beginnings
-from lumigen.search.story import Attempt, RegionStory, Story
+from lumigen.search.story import Attempt, RegionStory, Story, as_text
 from lumigen.targets.cpu.device import CPU
 
 MADE = compiled()

@@ -20,6 +20,7 @@ from lumigen.progress import Stages
 from lumigen.search.book import NOTHING, Book, Found, book_of
 from lumigen.search.equal import LACKING, Equal, chosen, proposed
 from lumigen.search.lanes import measuring_of, refusal
+from lumigen.search.shipped import shipped
 from lumigen.search.tune import News, Terms, tune
 from lumigen.target_row import Target
 
@@ -85,7 +86,8 @@ class Asked:
         """The file's choices, or those that a search finds."""
         seconds, measuring = self.seconds, measuring_of(target)
         if seconds is None or measuring is None:
-            return replace(self.given, algebra=self.algebra)
+            given = self.given if self.given.found else shipped(target)
+            return replace(given, algebra=self.algebra)
 
         def tell(news: News) -> None:
             at.step("tune", int(news.seconds), int(seconds), as_text(news))

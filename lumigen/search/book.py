@@ -17,6 +17,7 @@ from lumigen.errors import BadArgument
 from lumigen.index import Dim
 from lumigen.lower.devices import Device
 from lumigen.lower.plan_region import Candidate
+from lumigen.printer.plan import show as show_plan
 from lumigen.printer.region import show
 from lumigen.region import Region
 from lumigen.schedule import Schedule
@@ -34,23 +35,30 @@ class Found:
     choice: Choice
     seconds: float
     before: float
+    plan: str = ""  # `plan_key` of what it stood for; empty where nobody has said
 
 
 @dataclass(frozen=True)
 class Book:
     """What regions run as, by `key_of`; others run as the heuristic says. `story` is of the search that found it.
 
+    `shipped` ones came with lumigen: they are asked after the others, and are no part of its text.
+
     `algebra` says by which numerics the model was rewritten before; empty: it was not.
     """
 
     found: Mapping[str, Found]
     story: Story | None = field(default=None, compare=False, repr=False)
+    shipped: Mapping[str, Found] = field(default_factory=dict[str, Found])
     algebra: str = ""
 
     def pick(self, device: Device, canonical: Region, named: Region) -> Candidate | None:
         """The candidate that a region runs as; None where the book has none that is legal."""
-        found = self.found.get(key_of(canonical))
-        return None if found is None else candidate_of(found.choice, named, device)
+        key = key_of(canonical)
+        found = self.found.get(key, self.shipped.get(key))
+        if found is None or not _is_still(found, canonical, device):
+            return None
+        return candidate_of(found.choice, named, device)
 
     def matches(self, regions: Iterable[Region | None]) -> bool:
         """Whether it says anything of one of these canonical regions."""
@@ -68,6 +76,20 @@ class Book:
 
 
 NOTHING = Book({})
+
+
+def plan_key(found: Candidate) -> str:
+    """What tells the plan of a candidate from all others: a number in a space may be another plan's later."""
+    texts = [show_plan(kernel) for kernel in found.plan.kernels]
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
+
+
+def _is_still(found: Found, canonical: Region, device: Device) -> bool:
+    """Whether a choice stands for the plan that it stood for when it was measured."""
+    if not found.plan:
+        return True
+    candidate = candidate_of(found.choice, canonical, device)
+    return candidate is not None and plan_key(candidate) == found.plan
 
 
 def key_of(region: Region) -> str:
@@ -105,6 +127,7 @@ def object_of(found: Found) -> dict[str, Any]:
     return {
         "seconds": found.seconds,
         "before": found.before,
+        **({"plan": found.plan} if found.plan else {}),
         **object_of_choice(found.choice),
     }
 
@@ -126,7 +149,8 @@ def _schedule_object(s: Schedule) -> dict[str, Any]:
 
 def found_of(o: Any) -> Found:
     """What an object of JSON says; one of NO_CHOICE if it says nothing."""
-    return Found(choice_of(o), float(o["seconds"]), float(o["before"]))
+    plan = str(o.get("plan", ""))
+    return Found(choice_of(o), float(o["seconds"]), float(o["before"]), plan)
 
 
 def choice_of(o: Any) -> Choice:
