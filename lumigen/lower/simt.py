@@ -140,6 +140,7 @@ class Loops:
         if self.lane is not None or self.after or self.where or not self.of_rows or not self.rows:
             return False
         plain = all(_is_plain(fold) for fold in self.of_rows)
+        plain = plain and not any(map(has_corrections, self.once))
         tiles = [c.tile for fold in self.of_rows for c in fold.carries]
         reads = [free_axes(e) for e in walk(tiles) if isinstance(e, Read)]
         last, folded = self.rows[-1], {a for fold in self.of_rows for a in fold.axes}
@@ -150,6 +151,8 @@ class Loops:
         """So many rows in one loop, whose accumulators do not wait for each other; then those that are left."""
         rows, last = self.row, self.rows[-1]
         lo, hi = span.rows
+        for fold in self.once:
+            _fold(top, fold, turn=0)
         places = [{last: ix(last) + number} for number in range(held)]
         scope = inside(top, rows, self.rows)
         for fold in self.of_rows:
@@ -162,7 +165,8 @@ class Loops:
         main = For(rows, lo, end, False, tuple(scope.stmts), step=held)
         if whole:
             return (main,)
-        return main, self.run(top, replace(span, rows=(end, hi)), shared=False, cuts=1)
+        rest = replace(span, rows=(end, hi))
+        return main, replace(self, once=()).run(top, rest, shared=False, cuts=1)
 
     def run(self, top: Scope, span: Spans, *, shared: bool, cuts: int, turn: int = 0) -> For:
         """All of these rows, lanes and points after the folds; threads may have a `shared` task.
