@@ -148,21 +148,21 @@ class Loops:
 
     def run_held(self, top: Scope, span: Spans, held: int) -> tuple[For, ...]:
         """So many rows in one loop, whose accumulators do not wait for each other; then those that are left."""
-        rows, last = self.row, self.rows[-1]
+        *ones, last = self.rows
         lo, hi = span.rows
-        places = [{last: ix(last) + number} for number in range(held)]
-        scope = inside(top, rows, self.rows)
+        group = Axis("group", self.row.extent // held)
+        first = {**dict.fromkeys(ones, ix(0)), last: ix(group) * held}
+        places = [{**first, last: first[last] + number} for number in range(held)]
+        scope = top.inner([group])
         for fold in self.of_rows:
             scope.fold(_beside(fold, places))
         for place in places:
-            stores = tuple(_moved_store(s, place) for s in self.stores)
-            fill(scope, stores, None, ())
-        whole = rows.extent % held == 0
-        end = hi if whole else lo + (hi - lo) // held * held
-        main = For(rows, lo, end, False, tuple(scope.stmts), step=held)
-        if whole:
+            fill(scope, tuple(_moved_store(s, place) for s in self.stores), None, ())
+        main = For(group, lo // held, hi // held, False, tuple(scope.stmts))
+        if self.row.extent % held == 0:
             return (main,)
-        return main, self.run(top, replace(span, rows=(end, hi)), shared=False, cuts=1)
+        rest = replace(span, rows=(hi // held * held, hi))
+        return main, self.run(top, rest, shared=False, cuts=1)
 
     def run(self, top: Scope, span: Spans, *, shared: bool, cuts: int, turn: int = 0) -> For:
         """All of these rows, lanes and points after the folds; threads may have a `shared` task.
