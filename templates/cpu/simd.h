@@ -71,6 +71,12 @@ LUMIGEN_INLINE Mask lane_mask(FirstLanes l) { return lt(iota_int(), splat_int(l.
 LUMIGEN_INLINE Vec zero_tail(Vec a, AllLanes, float) { return a; }
 LUMIGEN_INLINE Vec zero_tail(Vec a, FirstLanes l, float fill) { return select(lane_mask(l), a, splat(fill)); }
 
+// sum + a * b in the named lanes, and sum beyond them.
+LUMIGEN_INLINE Vec add_product(Vec sum, Vec a, Vec b, AllLanes) { return fma(a, b, sum); }
+LUMIGEN_INLINE Vec add_product(Vec sum, Vec a, Vec b, FirstLanes l) {
+  return select(lane_mask(l), fma(a, b, sum), sum);
+}
+
 // build() for some lanes: `at` is called for named lanes only, and the others are zero.
 template <class F>
 LUMIGEN_INLINE Vec build_lanes(F&& at, AllLanes) {
