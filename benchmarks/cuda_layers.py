@@ -139,6 +139,21 @@ def last(
     return Row(call, (f16(n, side, side, channels), weights, f16(rows)))
 
 
+def depthwise(n: int, side: int, channels: int, taps: int, *, stride: int = 1) -> Row:
+    """A depthwise convolution of channels-last images."""
+
+    def call(f: ModuleType, x: Any, w: Any) -> Any:
+        how = {"stride": stride, "padding": taps // 2, "groups": channels}
+        return f.conv2d(x.permute(0, 3, 1, 2), w, **how).permute(0, 2, 3, 1)
+
+    return Row(call, (f16(n, side, side, channels), kernel(channels, 1, taps, taps)))
+
+
+def pooled(f: ModuleType, x: Any) -> Any:
+    """Maxima of channels-last images, 3 x 3 by two."""
+    return f.max_pool2d(x.permute(0, 3, 1, 2), 3, 2, 1).permute(0, 2, 3, 1)
+
+
 def over_channels(_: ModuleType, x: Any, w: Any, b: Any) -> Any:
     """The norm of an image's channels, which are its second axis."""
     x = x.float()
@@ -221,6 +236,17 @@ ROWS: dict[str, Row] = {
         lambda f, x, w: f.conv2d(x, w, padding=1, groups=144),
         (f16(32, 144, 56, 56), kernel(144, 1, 3, 3)),
     ),
+    "conv_depthwise_7": Row(
+        lambda f, x, w: f.conv2d(x, w, padding=3, groups=96),
+        (f16(32, 96, 56, 56), kernel(96, 1, 7, 7)),
+    ),
+    "depthwise_last_3": depthwise(32, 56, 144, 3),
+    "depthwise_last_5": depthwise(32, 14, 480, 5),
+    "depthwise_last_5_stride2": depthwise(32, 28, 240, 5, stride=2),
+    "depthwise_last_7": depthwise(32, 28, 192, 7),
+    "depthwise_last_small": depthwise(32, 7, 960, 3),
+    "max_pool_last": Row(pooled, (f16(32, 112, 112, 64),)),
+    "mean_of_last": Row(lambda _, x: x.mean((1, 2)), (f16(32, 56, 56, 144),)),
     "conv_1x1": Row(lambda f, x, w: f.conv2d(x, w), (f16(32, 256, 28, 28), kernel(512, 256, 1, 1))),
     "conv_grouped": Row(
         lambda f, x, w: f.conv2d(x, w, padding=1, groups=8),

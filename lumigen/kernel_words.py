@@ -34,9 +34,10 @@ bfloat constant device fragment half kernel thread threadgroup uchar uint ulong 
 """
 RESERVED = frozenset(_RESERVED.split())
 _GROUP_WORDS = """
-as_type count_before group_number group_of k_lo load_bf16 load_f16 mem_flags multiply_tiles other_value own_place
-own_value stands_before store_tile ProductTile a_tile b_tile c_tile team_number team_rank thread_number
-threadgroup_barrier acc_held acc1_held Accumulators kTeam kTeams
+as_type block clear column_of copy_four count_before element fill_rows first_column first_row fold_rows group_number
+group_of k_lo load_bf16 load_f16 mapped mem_flags multiply_tiles multiply_weights other_value own_column own_place
+own_row own_value part scale_rows set_element stands_before Fragment Greatest Numbers ProductTile Sum a_tile b_tile
+c_tile team_number team_rank thread_number threadgroup_barrier LUMIGEN_UNROLL kTeam kTeams
 """
 WORDS = frozenset((*_WORDS.split(), *_GROUP_WORDS.split(), *RESERVED))
 
@@ -46,8 +47,8 @@ acc before correct factor held i j k m n new old p r result row score state sum 
 """
 _OWN = """
 a_tile acc arrived b_tile back band c c_tile column_tile columns_each d e j k k_begin k_end m map_a map_b map_c n
-n_begin n_end once outer p panels part parts pk places r row row_tile row_tiles column_tiles rows_each scores sums task
-tile total x_tile
+n_begin n_end once outer p panels part parts pk places r row row_tile row_tiles column_tiles rows_each scores strip sums
+task tile total x_tile
 """
 ENDS = ("_offset", "_parts", "_lo", "_end")  # with the name of an axis or value before them
 _PATTERN = re.compile(

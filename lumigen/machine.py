@@ -137,6 +137,17 @@ class TransposedTiles:
 
 
 @dataclass(frozen=True)
+class Strips:
+    """Neighbouring points of an image, whose windows overlap, that a thread folds together."""
+
+    points: tuple[int, ...]  # of a strip at most, the longest first
+    shown: int  # elements of the image along a strip, at most
+    lanes: int  # of a thread, where they are vectors of memory
+    threads: int  # of a multiprocessor that should have a strip
+    threads_alone: int  # the same where each lane is read by itself, which takes longer
+
+
+@dataclass(frozen=True)
 class Teams:
     """Threads that share a task. Registers are of 32 bits."""
 
@@ -164,6 +175,7 @@ class Teams:
         int  # registers where parts of a row are code of their own, since not all threads have them
     )
     stretch: int  # bytes of lanes that a task has at least whose teams share out a fold; 0: none do
+    strips: Strips | None  # none where a thread folds one window at a time
 
 
 @dataclass(frozen=True, eq=False)

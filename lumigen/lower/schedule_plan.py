@@ -27,6 +27,7 @@ from lumigen.lower.sliding import schedule_of_sliding
 from lumigen.lower.split_scan import REDUCED
 from lumigen.lower.stream import SITES as STREAM_SITES
 from lumigen.lower.streamable import Streamable
+from lumigen.lower.strips import schedule_of_strips
 from lumigen.lower.tile_time import fastest, of_pair
 from lumigen.lower.transposed import schedule_of_transposed
 from lumigen.lower.turns import has_corrections
@@ -235,6 +236,7 @@ def schedule_of_block(plan: KernelPlan, machine: Gpu) -> Schedule:
             )
         case _:
             tiles = schedule_of_transposed(plan, machine, width_of(plan.region, teams))
+            tiles = tiles or schedule_of_strips(plan, machine)
             return schedule_of_teams(plan, machine) if tiles is None else tiles
 
 

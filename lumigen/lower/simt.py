@@ -526,7 +526,7 @@ def _team(loops: Loops, region: Region, sizes: Schedule, teams: Teams) -> int:
     alone = all(lane in free_axes(r) for fold in folds for r, _ in fold.results)
     many = loops.row.extent.estimate() >= sizes["threads"]
     if teams.idle and folds and lane is not None and alone and many:
-        return _least_idle(vectors[0], teams)
+        return least_idle(vectors[0], teams)
     moved = moved_of(region, teams)
     is_row = not loops.after and all(len(fold.axes) == 1 for fold in folds)
     if moved < teams.lane_bytes and is_row:
@@ -534,7 +534,7 @@ def _team(loops: Loops, region: Region, sizes: Schedule, teams: Teams) -> int:
     return min(teams.warp, 1 << (most - 1).bit_length())
 
 
-def _least_idle(vectors: int, teams: Teams) -> int:
+def least_idle(vectors: int, teams: Teams) -> int:
     """Threads for a row that exchange nothing: the largest part of a warp of which hardly any have no vector."""
     parts = [1 << n for n in reversed(range(teams.warp.bit_length()))]
     slots = {team: -(-vectors // team) * team for team in parts}

@@ -23,7 +23,8 @@ from lumigen.passes import Entries
 from lumigen.region import Region
 from lumigen.search import winners
 from lumigen.search.batches import TrialBatches
-from lumigen.search.book import NOTHING, Book, Found, key_of
+from lumigen.search.book import NOTHING, Book, Found, key_of, plan_key
+from lumigen.search.choice import Choice, candidate_of
 from lumigen.search.climb import Climb, Rank, Space, Times, is_better, mean
 from lumigen.search.clock import Clock
 from lumigen.search.features import Workers, tasks_at_once
@@ -48,7 +49,7 @@ WHOLE_LOSS = 0.01  # of a model's time that is noise
 class Terms:
     """What a search is given: seconds, threads that compile or run, which random data, if caches are cold.
 
-    `workers` measure at the same time.
+    Of the seconds some may be `spent`. `workers` measure at the same time.
     """
 
     seconds: float
@@ -56,6 +57,7 @@ class Terms:
     seed: int = 0
     cold: bool = False
     workers: int = 1
+    spent: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ def tune(
     another day, after it was measured again.
     """
     begun, notes = monotonic(), list[str]()
-    clock = Clock(begun + terms.seconds, terms.threads, 2 * CONFIRMED + 1)
+    clock = Clock(begun + terms.seconds - terms.spent, terms.threads, 2 * CONFIRMED + 1)
     model = _Searched.of(entries, target, dtype, measuring.features())
     place = winners.Kept.of(measuring, terms.threads, model.regions, cold=terms.cold)
     known = winners.known(place, terms.seconds, notes.append)
@@ -183,7 +185,7 @@ def tune(
         chosen = {c.region: c.best for c in climbs if is_better(c.seconds, c.before)}
         old = faster(known.book).found
         chosen |= {r: old[k].choice for k, r in model.regions.items() if k in old}
-        found = _confirmed(search, chosen, terms.seed + 1, clock)
+        found = _confirmed(search, chosen, terms.seed + 1, clock, model.device)
     unreached = {key_of(c.region): model.names[c.region] for c in climbs if c.tried == 0}
     of_all = {key_of(c.region) for c in climbs} | known.book.found.keys()
     every = {k: _as_it_is(space, r, before[r]) for k, r in model.regions.items()}
@@ -210,7 +212,7 @@ def _story(
     won, is_better_now = found.found.get(key), is_better(climb.seconds, climb.before)
     lost = "faster in the search, and not when it was confirmed" if is_better_now else UNBEATEN
     attempts = (
-        Attempt(t.at - begun, t.choice, t.seconds[0] if t.seconds else None, t.is_quick)
+        Attempt(t.at - begun, t.choice, t.seconds[0] if t.seconds else None, t.is_quick, t.is_best)
         for t in climb.tries
     )
     return RegionStory(
@@ -230,7 +232,14 @@ def _story(
 
 def _as_it_is(space: Space, region: Region, seconds: Times) -> Found:
     """The heuristic's choice, as the one that nothing was faster than."""
-    return Found(space.first(region), mean(seconds), mean(seconds))
+    first = space.first(region)
+    return _found(first, region, space.device, mean(seconds), mean(seconds))
+
+
+def _found(choice: Choice, region: Region, device: Device, seconds: float, before: float) -> Found:
+    candidate = candidate_of(choice, region, device)
+    assert candidate is not None, "it was measured"
+    return Found(choice, seconds, before, plan_key(candidate))
 
 
 def _tuned(model: _Searched, found: Book, unreached: Mapping[str, str]) -> Tuned:
@@ -281,7 +290,7 @@ def _climbs(
     return out
 
 
-def _confirmed(search: Search, chosen: Choices, data: int, clock: Clock) -> Book:
+def _confirmed(search: Search, chosen: Choices, data: int, clock: Clock, device: Device) -> Book:
     """What gives the same as the heuristic's on other data, and is faster beside it, alone and in the whole."""
     (job,) = search.trials.build([search.make({})])
     if not chosen or job is None or search.trials.begin(replace(job, data=data)) is None:
@@ -300,7 +309,7 @@ def _confirmed(search: Search, chosen: Choices, data: int, clock: Clock) -> Book
     for region, choice in chosen.items():
         now, was = (_median([s.regions[region] for s in each]) for each in zip(*pairs, strict=True))
         if is_better(now, was):
-            out[key_of(region)] = Found(choice, mean(now), mean(was))
+            out[key_of(region)] = _found(choice, region, device, mean(now), mean(was))
     now, was = (_median([s.run or () for s in each]) for each in zip(*pairs, strict=True))
     return Book(out) if mean(now) <= mean(was) * (1 + WHOLE_LOSS) else NOTHING
 

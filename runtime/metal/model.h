@@ -18,6 +18,8 @@
 
 namespace LUMIGEN_NS {
 
+struct Context;
+
 // What the emitted tables say about the model.
 struct ModelTable {
   CompiledKernels compiled;
@@ -27,6 +29,7 @@ struct ModelTable {
   int32_t weight_count;
   const char *embedded, *embedded_end;  // weights inside the library, or null
   StateTable states = {nullptr, 0, 0};
+  Status (*make_weights)(Context* context) = nullptr;  // of other weights, if any are made
 };
 
 struct Model : SharedModel {
@@ -70,6 +73,8 @@ class Run : public SharedRun {
                int32_t count);
 
   const Model& model() const { return *context_->model; }
+  // What is added from now on may read what kernels before it write, and write what they read.
+  void wait_for_launches();
   // Adds a kernel to the call, unless it was cancelled; all are run by `finish`.
   Status launch(const Launch& launch, const KernelRow& kernel, const void* args, int64_t tasks);
   Status finish();
