@@ -175,6 +175,10 @@ class Teams:
         int  # registers where parts of a row are code of their own, since not all threads have them
     )
     stretch: int  # bytes of lanes that a task has at least whose teams share out a fold; 0: none do
+    together: int  # rows that a team folds at a time where what they share takes more bytes than theirs; 1: no more
+    blocks_together: (
+        int  # of a multiprocessor, of such teams: while some of them load, others compute
+    )
     strips: Strips | None  # none where a thread folds one window at a time
 
 

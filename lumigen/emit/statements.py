@@ -21,7 +21,7 @@ from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, Ix, ix
 from lumigen.lower.scope import address
 from lumigen.ops import Op
-from lumigen.region import Expr, Monoid, Prim, Read, index, prim
+from lumigen.region import Expr, Local, Monoid, Prim, Read, index, prim
 from lumigen.tile import (
     Accumulate,
     Accumulator,
@@ -59,6 +59,9 @@ class Dialect:
     warp: int  # threads that exchange directly
     together: int  # elements that a thread may have on their way from memory
     fused: bool = False  # a sum over lanes takes a product in with one step
+    sums: int = (
+        0  # lanes of which a thread has a sum of its own for each; of more it has fewer; 0: of any
+    )
 
 
 class Statements:
@@ -85,6 +88,8 @@ class Statements:
         dealt = [s for s in program.statements() if isinstance(s, Accumulator) and s.dealt]
         self.totals = {s.name for s in dealt if s.lanes is None}  # of the threads of a team
         self.of_teams = {s.name for s in dealt if s.lanes is not None}
+        sums = (s for s in program.statements() if isinstance(s, Accumulator))
+        self.summed = {s.name for s in sums if s.monoid is Monoid.SUM}
         self.dealt = 0  # loops around the statement whose points threads share
 
     def body(self) -> list[Lines]:
@@ -129,8 +134,7 @@ class Statements:
                 const = "const " if isinstance(s, Let) else ""
                 return r.lines(f"{const}{kind}{s.name.name} = {_value(s.value, s.lanes, r)};")
             case Accumulator():
-                start = _start(s, r)
-                return r.lines(f"{_type(s.name.dtype, s.lanes)} {s.name.name} = {start};")
+                return r.lines(self._accumulator(s, r))
             case Hold():
                 vector = f"PackedVec<{WIDENED[s.element]}>" if s.element in WIDENED else "Vec"
                 return r.lines(f"{vector} {s.name.name}_parts[{s.parts}];")
@@ -153,6 +157,16 @@ class Statements:
                 return r.lines(self._store_where(s, r))
             case _:
                 return self._matrix(s, r)
+
+    def narrow(self, name: Local) -> bool:
+        """Whether a thread sums in fewer lanes than it has: many sums of all would fill its registers."""
+        narrow = self.dialect.sums and self.program.width > self.dialect.sums
+        return bool(narrow) and name in self.finished - self.of_teams and name in self.summed
+
+    def _accumulator(self, s: Accumulator, r: Renderer) -> str:
+        if self.narrow(s.name):
+            return f"Sums {s.name.name} = {{}};"
+        return f"{_type(s.name.dtype, s.lanes)} {s.name.name} = {_start(s, r)};"
 
     def _finish(self, s: Finish, r: Renderer) -> str:
         how = "add" if s.monoid is Monoid.SUM else "max"
@@ -247,6 +261,8 @@ class Statements:
         if s.lanes is None:
             value = r.scalar(s.value)
             return f"{name} = {_combine(s.monoid, name, value, s.into.dtype, r.wraps)};"
+        if self.narrow(s.into) and (dotted := r.dot(s.value)) is not None:
+            return f"{name} = {name} + {dotted};"
         value = r.vector(s.value)
         if s.into in self.finished - self.of_teams:
             lanes = r.use("lanes")
@@ -284,6 +300,8 @@ class Statements:
         axis, over = s.axis.name, r.index(s.hi - s.lo)
         if self.packets is not None:
             self.packets.starts[s.axis] = s.lo
+            if _every(s) == "for_lanes":
+                self.packets.whole.add(s.axis)
             over = f"{r.use('packed')}, {over}"
         elif self.dialect.packs:
             over = f"std::false_type{{}}, {over}"

@@ -2,9 +2,11 @@
 
 Bits of packed numbers are remainders and quotients of small integers, and f32 holds each integer up to 2^24:
 
-    f32(q % 16)                      x - 16*floor(x/16) of x = f32(q)
-    f32(u8(floor((x + 0.5)/16)))     floor(x/16)
-    x % 16                           x - 16*floor(x/16)
+    f32(q % 16)                      whole_remainder(x, 16) of x = f32(q)
+    f32(u8(floor((x + 0.5)/16)))     whole_quotient(x, 16)
+    x % 16                           whole_remainder(x, 16)
+
+Targets have words for these two, as bits of several bytes at a time may be found at once.
 
 Promises the same value wherever it gives one: bounds show that each step is exact and that no integer wraps around.
 """
@@ -155,18 +157,20 @@ def _whole_quotient(e: Expr) -> Floats | None:
 
 def _quotient(a: Floats, size: float) -> Floats | None:
     """By a power of two, by which f32 divides exactly."""
+    if size == 1:
+        return a
     if size < 1 or math.frexp(size)[0] != 0.5 or not a.is_whole:
         return None
-    exact = prim(Op.MUL, (a.value, const(1 / size, f32)), f32)
-    return Floats(intrinsic("floor", (exact,), f32), a.lo // size, a.hi // size)
+    value = intrinsic("whole_quotient", (a.value, const(size, f32)), f32)
+    return Floats(value, a.lo // size, a.hi // size)
 
 
 def _remainder(a: Floats, size: float) -> Floats | None:
-    whole = _quotient(a, size)
-    if whole is None:
+    if a.is_whole and a.lo >= 0 and a.hi < size:
+        return a
+    if _quotient(a, size) is None:
         return None
-    below = prim(Op.MUL, (whole.value, const(-size, f32)), f32)
-    return Floats(prim(Op.ADD, (a.value, below), f32), 0, size - 1)
+    return Floats(intrinsic("whole_remainder", (a.value, const(size, f32)), f32), 0, size - 1)
 
 
 @remembered
@@ -187,6 +191,10 @@ def _span(e: Expr) -> Floats | None:
     if isinstance(e, Const):
         is_whole = math.isfinite(e.value) and e.value == int(e.value)
         return Floats(e, e.value, e.value, is_whole) if math.isfinite(e.value) else None
+    if isinstance(e, Intrinsic) and e.name in ("whole_quotient", "whole_remainder"):
+        inner, size = _span(e.args[0]), e.args[1]
+        divides = _quotient if e.name == "whole_quotient" else _remainder
+        return divides(inner, size.value) if inner and isinstance(size, Const) else None
     if isinstance(e, Intrinsic) and e.name == "floor":
         if (whole := _whole_quotient(e.args[0])) is not None:
             return whole
