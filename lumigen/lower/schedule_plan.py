@@ -69,8 +69,9 @@ def _of_loops(plan: KernelPlan, machine: Processor) -> Schedule:
     """Of vector loops; those of a map may be in many stretches."""
     sizes = schedule("simt", machine.tiles.loops)
     if (loops := Loops.of(plan)).read_in_common:
-        held = min(machine.tiles.held, loops.row.extent.estimate())
-        return sizes.at("held", max(1, held)).at("ahead", machine.tiles.ahead)
+        held = max(1, min(machine.tiles.held, loops.row.extent.estimate()))
+        sizes = sizes.at("visits", sizes["visits"] * held)
+        return sizes.at("held", held).at("ahead", machine.tiles.ahead)
     folds = any(loop.carries for loop in plan.loops())
     return sizes if folds else sizes.at("stretches", machine.tiles.stretches)
 

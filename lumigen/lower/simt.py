@@ -144,6 +144,7 @@ class Loops:
         folded = {a for fold in self.of_rows for a in fold.axes}
         whole = all(a.extent == 1 for a in self.rows[:-1])
         plain = whole and all(_is_plain(fold) for fold in self.of_rows)
+        plain = plain and not any(map(has_corrections, self.once))
         along = all(_asked(fold, [{}], {last: ix(last)}) for fold in self.of_rows)
         return plain and along and any(last not in axes and axes & folded for axes in reads)
 
@@ -151,6 +152,8 @@ class Loops:
         """So many rows in one loop, whose accumulators do not wait for each other; then those that are left."""
         *ones, last = self.rows
         (lo, hi), held = span.rows, sizes["held"]
+        for fold in self.once:
+            _fold(top, fold, turn=0)
         group = Axis("group", self.row.extent // held)
         first = {**dict.fromkeys(ones, ix(0)), last: ix(group) * held}
         places = [{**first, last: first[last] + number} for number in range(held)]
@@ -169,7 +172,7 @@ class Loops:
         if self.row.extent % held == 0:
             return (main,)
         rest = replace(span, rows=(hi // held * held, hi))
-        return main, self.run(top, rest, shared=False, cuts=1)
+        return main, replace(self, once=()).run(top, rest, shared=False, cuts=1)
 
     def run(self, top: Scope, span: Spans, *, shared: bool, cuts: int, turn: int = 0) -> For:
         """All of these rows, lanes and points after the folds; threads may have a `shared` task.
