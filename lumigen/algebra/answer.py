@@ -13,7 +13,7 @@ import numpy as np
 
 from lumigen.algebra.egraph import Classes, EGraph, ENode
 from lumigen.algebra.extract import EqualProgram, Prices, as_it_is, extracted
-from lumigen.algebra.meaning import Array, Meaning
+from lumigen.algebra.meaning import Array, AxisArray, Meaning, aligned, shape_of
 from lumigen.algebra.rules import BY_NAME, AlgebraRule
 from lumigen.algebra.terms import Block
 from lumigen.dtype import BY_NAME as DTYPES
@@ -100,19 +100,18 @@ def random_leaves(
     block: Block, sizes: Mapping[str, int], rng: np.random.Generator, *, is_positive: bool = False
 ) -> list[Array]:
     """A value for each leaf: normal floats, or their magnitudes; integers that are 0 or 1; masks."""
-    shape = Meaning(block, sizes, ()).shape
     out: list[Array] = []
     for leaf in block.leaves:
-        dtype, of = DTYPES[leaf.dtype], shape(leaf.axes)
+        dtype, of = DTYPES[leaf.dtype], shape_of(leaf.axes, sizes)
         made = rng.standard_normal(of) if dtype.is_float else rng.integers(0, 2, of)
         made = np.abs(made) if is_positive else made
         out.append(made.astype(np.float64 if dtype.is_float else dtype.numpy))
     return out
 
 
-def are_near(a: Array, b: Array) -> bool:
-    """Near each other where finite, and alike elsewhere; shapes may differ by what is the same along an axis."""
-    x, y = np.broadcast_arrays(a, b)
+def are_near(a: AxisArray, b: AxisArray) -> bool:
+    """Near each other where finite, and alike elsewhere; one may vary with axes along which the other is the same."""
+    x, y = np.broadcast_arrays(*aligned(a, b)[0])
     if x.dtype.kind != "f":
         return bool(np.array_equal(x, y))
     finite = np.isfinite(x)
