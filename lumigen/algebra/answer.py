@@ -6,7 +6,7 @@ numbers, at extents of its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from lumigen.algebra.egraph import Classes, EGraph, ENode
 from lumigen.algebra.extract import EqualProgram, Prices, as_it_is, extracted
 from lumigen.algebra.meaning import Array, AxisArray, Meaning, aligned, shape_of
-from lumigen.algebra.rules import BY_NAME, AlgebraRule
+from lumigen.algebra.rules import BY_NAME, RULES
 from lumigen.algebra.terms import Block
 from lumigen.dtype import BY_NAME as DTYPES
 
@@ -55,13 +55,14 @@ def answer(graph: EGraph, block: Block, variant: RuleSet) -> Answer:
     none = Answer(None, (), plain.cost, found.size, found.is_saturated)
     if best is None or best.cost >= plain.cost * (1 - GAIN) or not agrees(block, best):
         return none
-    return replace(none, program=best, rules=needed(graph, block, best, rules))
+    return replace(none, program=best, rules=needed(graph, block, best, found.matched))
 
 
 def needed(
-    graph: EGraph, block: Block, program: EqualProgram, rules: Sequence[AlgebraRule]
+    graph: EGraph, block: Block, program: EqualProgram, matched: frozenset[str]
 ) -> tuple[str, ...]:
-    """Rules that the program is equal to the block by, of which none can be left out."""
+    """Rules that the program is equal to the block by, of which none can be left out, of those that have matched."""
+    rules = [r for r in RULES if r.name in matched]
     kept = list(rules)
     for r in rules:
         fewer = [other for other in kept if other is not r]
