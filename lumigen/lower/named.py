@@ -12,7 +12,7 @@ from functools import partial, reduce
 
 from lumigen.dtype import bf16, boolean, f16, f32
 from lumigen.lower.algebra import is_not_nan
-from lumigen.lower.whole import in_floats
+from lumigen.lower.whole import in_floats, whole_remainder
 from lumigen.memo import remembered
 from lumigen.ops import Op
 from lumigen.region import (
@@ -51,6 +51,8 @@ def named(e: Expr) -> Expr:
         return _chosen(e)
     if isinstance(e, Prim) and e.op is Op.CONTIGUOUS and e.dtype is f32:
         return _from_integer(e)
+    if (remainder := whole_remainder(e)) is not None:
+        return remainder
     denied = _denied(e)
     return _magnitude(e) or e if denied is None else _denial(denied)
 

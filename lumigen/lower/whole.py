@@ -4,6 +4,7 @@ Bits of packed numbers are remainders and quotients of small integers, and f32 h
 
     f32(q % 16)                      whole_remainder(x, 16) of x = f32(q)
     f32(u8(floor((x + 0.5)/16)))     whole_quotient(x, 16)
+    x % 16                           whole_remainder(x, 16)
 
 Targets have words for these two, as bits of several bytes at a time may be found at once.
 
@@ -173,6 +174,18 @@ def _remainder(a: Floats, size: float) -> Floats | None:
 
 
 @remembered
+def whole_remainder(e: Expr) -> Expr | None:
+    """x - size*floor(x/size) of a float x % size, if x is a small integer and vectors divide exactly by the size."""
+    if not isinstance(e, Prim) or e.op is not Op.MOD or e.dtype is not f32:
+        return None
+    x, size = e.args
+    if not isinstance(size, Const) or size.value < 2 or (span := _span(x)) is None:
+        return None
+    found = _remainder(span, size.value)
+    return found and found.value
+
+
+@remembered
 def _span(e: Expr) -> Floats | None:
     """The bounds of a float of small integers, if it is one."""
     if isinstance(e, Const):
@@ -195,6 +208,8 @@ def _span(e: Expr) -> Floats | None:
     if e.op is Op.CONTIGUOUS:
         found = in_floats(e.args[0]) if e.args[0].dtype.is_int else None
         return found and Floats(e, found.lo, found.hi)
+    if e.op is Op.MOD and (found := whole_remainder(e)) is not None:
+        return _span(found)
     if e.op not in (Op.ADD, Op.MUL):
         return None
     a, b = map(_span, e.args)

@@ -144,7 +144,7 @@ def _measured(
         lanes: list[tuple[Trials, Job] | None] = []
         for one in each:
             model = lowered(one.traced, target, dtype)
-            trials = stack.enter_context(_trials(model, target, measuring, terms))
+            trials = stack.enter_context(trials_of(model, target, measuring, terms))
             left = end - monotonic()
             (job,) = trials.build([model], left) if left > 0 else (None,)
             runs = job is not None and trials.begin(job) is not None
@@ -163,7 +163,8 @@ def _measured(
     ]
 
 
-def _trials(model: LoweredModel, target: Target, measuring: Measuring, terms: Terms) -> Trials:
+def trials_of(model: LoweredModel, target: Target, measuring: Measuring, terms: Terms) -> Trials:
+    """What measures a model and others of the same entries."""
     kernels = {k.name: k for k in model.kernels}
     memory = min(measuring.memory(), int(DATA * terms.seconds))
     samples = {p.entry: samples_of(p, kernels, memory) for p in model.programs}
