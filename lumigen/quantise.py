@@ -10,6 +10,8 @@ What a file holds so (`Weights.packed`) stays as it is; a file of Q8_0 or Q4_0 k
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +31,7 @@ from lumigen.graph import Edge, Graph, Node, contiguous, edge, rebuild, source, 
 from lumigen.index import ix
 from lumigen.model_weights import check_weights
 from lumigen.ops import Op
+from lumigen.printer import amount
 from lumigen.weights import Weights, named_array
 from lumigen.weights.formats import ARRAYS, Blocks, Packed, Plane, planes_of
 
@@ -197,13 +200,31 @@ def each(errors: Sequence[Error]) -> list[str]:
     return [f"{e.apart:7.2%}  {e.name}" for e in sorted(errors, key=lambda e: -e.apart)]
 
 
+def bits_of(packed: Mapping[str, Packed]) -> str:
+    """How many weights there are of each format, and of how many bits, in a line for a person; empty without any."""
+    kinds: dict[str, list[Packed]] = {}
+    for each_of in packed.values():
+        kinds.setdefault(each_of.kind, []).append(each_of)
+    rows: list[str] = []
+    for kind, found in kinds.items():
+        bits, count = sum(p.bits for p in found), sum(math.prod(p.shape) for p in found)
+        rows.append(
+            f"{len(found)} in {kind} ({bits / max(count, 1):.2f} bits, {amount.size(bits // 8)})"
+        )
+    return f"weights of few bits: {', '.join(rows)}" if rows else ""
+
+
 @dataclass(frozen=True)
 class Quantised:
-    """A model over quantised weights; these if floats were given, and the error that was made in each matrix."""
+    """A model over quantised weights; these if floats were given, and the error that was made in each matrix.
+
+    `packed` are the weights that the model reads as fields.
+    """
 
     traced: Traced
     weights: Weights | Mapping[str, Array] | None
     errors: tuple[Error, ...]
+    packed: Mapping[str, Packed] = dataclasses.field(default_factory=dict[str, Packed])
 
 
 def _as_stored(
@@ -219,7 +240,7 @@ def _as_stored(
     if not chosen:
         return Quantised(traced, weights, ())
     check_weights(traced, weights)
-    return Quantised(over_fields(traced, chosen), weights.in_fields(chosen), ())
+    return Quantised(over_fields(traced, chosen), weights.in_fields(chosen), (), chosen)
 
 
 def quantised(
@@ -245,7 +266,7 @@ def quantised(
     if weights is None:
         shapes = {w.name: w.shape for w in traced.weights}
         nothing = {n: f.blocks.packed(name, shapes[n], _no_numbers) for n, f in forms.items()}
-        return Quantised(over_fields(traced, nothing), None, ())
+        return Quantised(over_fields(traced, nothing), None, (), nothing)
     if not isinstance(weights, Weights):
         weights = {each: named_array("compile", each, a) for each, a in weights.items()}
     check_weights(traced, weights)
@@ -260,7 +281,7 @@ def quantised(
         packed[w.name], error = encoded(w.name, array, forms[w.name])
         read |= {f"{w.name}.{field}": packed[w.name].read(field) for field in packed[w.name].fields}
         errors.append(error)
-    return Quantised(over_fields(traced, packed), read, tuple(errors))
+    return Quantised(over_fields(traced, packed), read, tuple(errors), packed)
 
 
 def _no_numbers(name: str) -> Array:

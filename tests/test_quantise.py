@@ -15,9 +15,9 @@ from tiles import run_entry
 import lumigen as lg
 from lumigen import fast_lane, nn
 from lumigen.compile import lower_model
-from lumigen.errors import BadArgument, UnknownWeight
+from lumigen.errors import BadArgument, BadWeightsFile, UnknownWeight
 from lumigen.interp.graph import evaluate
-from lumigen.quantise import Format, encoded, format_of, quantised
+from lumigen.quantise import Format, bits_of, encoded, format_of, quantised
 from lumigen.target import parse_target
 from lumigen.weights.blocks import ELEMENTS, dequantised
 
@@ -242,6 +242,7 @@ def test_blocks_of_a_file_stay_blocks(tmp_path: Path, name: str) -> None:
     read = {n: found.weights[n] for n in names}
     for w in found.traced.weights:
         assert (read[w.name].shape, read[w.name].dtype) == (w.shape, w.dtype.numpy)
+    assert re.search(rf"2 in {name} \(\d\.\d\d bits, \d", bits_of(found.packed))
     bits = sum(8 * read[n].nbytes for n in names if n.startswith("up.weight")) / (24 * 256)
     element = BLOCKS[name]
     assert bits <= 8 * element.bytes / element.items + 0.6
@@ -269,3 +270,20 @@ def test_products_of_a_normed_row(tmp_path: Path) -> None:
     (y,) = run_entry(lowered, {"x": x}, weights).values()
     expected = x / np.sqrt(np.square(x).mean() + 1e-5) @ opened["up.weight"].T + opened["up.bias"]
     np.testing.assert_allclose(y, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+
+
+def test_scales_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    data = sensible(rng, "Q4_K", 24, 1)
+    data[5, 2:4] = np.array([np.nan], np.float16).view(np.uint8)
+    writer = gguf.GGUFWriter(tmp_path / "w.gguf", "none")
+    writer.add_tensor("up.weight", data, raw_dtype=Kind.Q4_K)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    weights = lg.open_weights(tmp_path / "w.gguf")
+    packed = weights.packed("up.weight")
+    assert packed is not None
+    with pytest.raises(BadWeightsFile, match=r"up.weight.minima\[5, 0\] is nan, no finite number"):
+        weights.in_fields({"up.weight": packed})["up.weight.minima"]

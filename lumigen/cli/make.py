@@ -36,7 +36,7 @@ from lumigen.original import check as compared
 from lumigen.page import page_of, write_page
 from lumigen.printer.amount import duration, number, size
 from lumigen.progress import Stages
-from lumigen.quantise import each, quantised, worst
+from lumigen.quantise import bits_of, each, quantised, worst
 from lumigen.search.equal import LACKING, described, proposed
 from lumigen.summary import Summary
 from lumigen.target import parse_target
@@ -188,7 +188,7 @@ def compile_command(
                 found = quantised(traced, opened, weights_dtype, keep)
             traced, opened = found.traced, found.weights
             errors = worst(found.errors, weights_dtype or "")
-            lines = each(found.errors) if with_errors else lines
+            lines = [bits_of(found.packed), *(each(found.errors) if with_errors else [])]
         summary = compile_project(
             traced,
             directory=Path(output) if output else None,

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import gguf
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
@@ -23,6 +24,7 @@ from lumigen.compile import lower_model
 from lumigen.interp.graph import step
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import assemble
+from lumigen.quantise import quantised
 from lumigen.targets.cpu.device import CPU
 
 ROOT = Path(__file__).parents[2]
@@ -457,3 +459,64 @@ def test_what_the_program_says(project: Path, tmp_path: Path) -> None:
     )
     assert bad.returncode == 1
     assert b"the prompt is no UTF-8: its byte 1 is 0xff" in bad.stderr
+
+
+def in_blocks(source: Path, place: Path, kind: gguf.GGMLQuantizationType) -> lg.Weights:
+    """A copy of the file, its matrices whose rows are whole blocks in blocks."""
+    reader, writer = gguf.GGUFReader(source), gguf.GGUFWriter(place, "llama")
+    for name, field in reader.fields.items():
+        if name.startswith("GGUF.") or name == "general.architecture":
+            continue
+        if field.types[0] is gguf.GGUFValueType.ARRAY:
+            writer.add_array(name, field.contents())
+        else:
+            writer.add_key_value(name, field.contents(), field.types[0])
+    for tensor in reader.tensors:
+        data = np.asarray(tensor.data)
+        if data.ndim > 1 and data.shape[-1] % gguf.GGML_QUANT_SIZES[kind][0] == 0:
+            writer.add_tensor(tensor.name, gguf.quants.quantize(data, kind), raw_dtype=kind)
+        else:
+            writer.add_tensor(tensor.name, data)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return lg.open_weights(place)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "MXFP4"])
+def test_stories_in_blocks_are_those_of_a_float64_evaluation(tmp_path: Path, kind: str) -> None:
+    """Blocks stay blocks; logits and greedy tokens are those of what the blocks stand for."""
+    file = stories()
+    if file is None:
+        pytest.skip(NO_STORIES)
+    weights = in_blocks(file, tmp_path / "w.gguf", gguf.GGMLQuantizationType[kind])
+    model = lg.load_model_file(EXAMPLE / "model.py", weights=weights, options={"length": "64"})
+    found = quantised(model.trace(), weights, None)
+    assert isinstance(found.weights, lg.Weights)
+    assert "model.layers.0.mlp.up_proj.weight" in found.packed
+    read = {w.name: found.weights[w.name] for w in found.traced.weights}
+    lowered = lower_model(found.traced, {}).lowered
+    lane = fast_lane.load(lowered, "-O1")
+    states = {s.name: np.zeros(s.shape, s.dtype.numpy) for s in lowered.states}
+    t = weights.tokenizer
+    assert t is not None
+    ids = [int(i) for i in tokenizer.encode(t, "Once upon a time")]
+    rows: list[Array] = []
+    start, new = 0, ids
+    while len(ids) < 40:
+        given = {"ids": np.array(new), "position": np.array(start)}
+        entry = "decode" if len(new) == 1 else "prefill"
+        rows.append(lane.run(entry, given, read, states)["logits"])
+        start, new = len(ids), [int(rows[-1].argmax())]
+        ids = [*ids, *new]
+    values = {name: weights[name] for name in weights.aliases}
+    expected = evaluate(dict(weights.config), values, ids)[-len(rows) - 1 : -1]
+    assert np.linalg.norm(np.stack(rows) - expected) < 1e-4 * np.linalg.norm(expected)
+    ordered = np.sort(expected, -1)
+    sure = ordered[:, -1] - ordered[:, -2] > 1e-4 * np.abs(expected).max()
+    greedy = expected.argmax(-1)
+    assert all(
+        token == best for token, best, s in zip(ids[-len(rows) :], greedy, sure, strict=True) if s
+    )
