@@ -485,7 +485,7 @@ def in_blocks(source: Path, place: Path, kind: gguf.GGMLQuantizationType) -> lg.
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "MXFP4"])
+@pytest.mark.parametrize("kind", ["Q5_1", "MXFP4"])  # any type with blocks of 32 does
 def test_stories_in_blocks_are_those_of_a_float64_evaluation(tmp_path: Path, kind: str) -> None:
     """Blocks stay blocks; logits and greedy tokens are those of what the blocks stand for."""
     file = stories()
