@@ -369,6 +369,7 @@ class RadixTiles:
 
     digit: int  # bits of a digit at most: kDigitBits
     tile: int  # elements that a block places at a time: kTile
+    parts: int  # that long rows are in where there are many groups: kParts
     placing: int  # blocks of a multiprocessor that move elements
     counting: int  # the same of those that only count them
     long: int  # elements of a row for which this pays, however many rows there are

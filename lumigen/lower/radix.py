@@ -148,7 +148,8 @@ def _grouped(step: Native, rows: _SharedRows, radix: RadixTiles, value: Expr) ->
     if placed:
         between = _between(groups, radix.digit)
         keys = _left("keys", (minimum(1, between), count, rows.place.extent), i32)
-        left = (keys, rows.pairs(between), rows.counts(radix))
+        sizes = _left("sizes", (count, minimum(1, between) * radix.parts), i32)
+        left = (keys, rows.pairs(between), rows.counts(radix), sizes)
     else:
         left = (_left("sizes", (count, groups + 1), i32), _left("sums", (count, rows.wanted), i32))
     shared = (*left, _drawn())

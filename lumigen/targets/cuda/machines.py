@@ -184,6 +184,7 @@ SM_80 = StreamingGpu(
     radix=RadixTiles(
         digit=9,
         tile=2048,
+        parts=1024,
         placing=4,
         counting=6,
         long=1 << 15,
