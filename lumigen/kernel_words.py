@@ -21,7 +21,8 @@ multiply_direct_b_bf16 multiply_fragment multiply_one multiply_row multiply_row_
 multiply_wrapping ne one_by_one order_row order_rows pack_a pack_a_along pack_a_along_bf16 pack_a_bf16 pack_a_from
 pack_a_from_bf16 pack_b pack_b_along pack_b_along_bf16 pack_b_bf16 pack_b_from pack_b_from_bf16 pack_runs polynomial
 power random_bits reach recip reduce_add reduce_max round_bf16 round_f16 scale_rows scan_lanes select sin splat sqrt
-store store_bf16 store_f16 store_strided store_strided_bf16 store_strided_f16 subtract_wrapping team_number
+store store_bf16 store_f16 store_strided store_strided_bf16 store_strided_f16 subtract_wrapping sum_row
+sum_rows team_number
 team_rank to_int transpose_tile whole_vectors widened zero_tail
 
 Accumulators Along BFloat16 Batch Boxes CUtensorMap Copy Extent Float16 Flow KeepsAll Mask Multiplier PackedVec Part

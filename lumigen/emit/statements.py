@@ -191,6 +191,8 @@ class Statements:
                 return r.lines(self._row(f"order_row<{how}>", s, s.kept, r))
             case GroupPlaces():
                 how = f"<{self.place}>" if self.dialect.counts else ""
+                if s.summed is not None:
+                    return r.lines(self._row(f"sum_row{how}", s, s.groups, r, s.summed))
                 function = "group_row" if s.placed else "group_starts"
                 return r.lines(self._row(f"{function}{how}", s, s.groups, r))
             case GroupRows() | OrderRows():
@@ -200,25 +202,34 @@ class Statements:
 
     def _rows(self, s: GroupRows | OrderRows, r: Renderer) -> str:
         """A call that groups or orders all rows, by a function of the row and the place in it."""
-        r.uses.headers.add("groups.cuh" if isinstance(s, GroupRows) else "orders.cuh")
+        is_sum = isinstance(s, GroupRows) and s.summed is not None
+        grouping = "group_sums.cuh" if is_sum else "groups.cuh"
+        r.uses.headers.add(grouping if isinstance(s, GroupRows) else "orders.cuh")
+        values, sizes = [s.value], (s.row.extent, s.place.extent, s.chunks)
         if isinstance(s, GroupRows):
             function = "group_rows" if s.placed else "count_rows"
             sizes = (s.row.extent, s.groups, s.place.extent, s.chunks)
+            if s.summed is not None:
+                function, sizes, values = "sum_rows", sizes[:-1], [s.value, s.summed]
         else:
             function = f"order_rows<{_way(s)}>"
-            sizes = (s.row.extent, s.place.extent, s.chunks, ix(s.bits))
+            sizes = (*sizes, ix(s.bits))
         memory = ", ".join(r.use(str(b)) for b in s.shared)
         at = ", ".join(f"{self.place} {axis.name}" for axis in (s.row, s.place))
-        value = f"[&]({at}) {{ return {r.scalar(s.value).code}; }}"
+        each = ", ".join(f"[&]({at}) {{ return {r.scalar(value).code}; }}" for value in values)
         return (
-            f"{function}({r.use(str(s.dst))}, {', '.join(map(r.index, sizes))}, {memory}, {value});"
+            f"{function}({r.use(str(s.dst))}, {', '.join(map(r.index, sizes))}, {memory}, {each});"
         )
 
-    def _row(self, function: str, s: Order | GroupPlaces, count: Ix, r: Renderer) -> str:
-        """A call that puts the places of a row into an order, which a function of the place decides."""
-        dst = r.pointer(s.dst, address(s.dst, s.at))
-        key = f"[&]({self.place} {s.place.name}) {{ return {r.scalar(s.value).code}; }}"
-        return f"{function}({dst}, {r.index(count)}, {r.index(s.place.extent)}, {key});"
+    def _row(
+        self, function: str, s: Order | GroupPlaces, count: Ix, r: Renderer, *more: Expr
+    ) -> str:
+        """A call that puts the places of a row into an order, which a function of the place decides; or sums by it."""
+        dst, place = r.pointer(s.dst, address(s.dst, s.at)), f"{self.place} {s.place.name}"
+        values = (f"[&]({place}) {{ return {r.scalar(e).code}; }}" for e in (s.value, *more))
+        return (
+            f"{function}({dst}, {r.index(count)}, {r.index(s.place.extent)}, {', '.join(values)});"
+        )
 
     def _selected(self, s: Order, way: str, r: Renderer) -> Lines:
         """A call with what is stored of each of the first places of a row that a team holds."""

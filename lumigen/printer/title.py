@@ -34,6 +34,7 @@ NATIVE = {
     "groups": "numbers of rows, grouped by what they hold",
     "order": "places of the elements of rows in order",
     "starts": "counts of rows below each number",
+    "sums": "sums of values by the numbers of rows",
     "order_descending": "places of the elements of rows in descending order",
 }
 WORDS = {

@@ -16,25 +16,27 @@ constexpr int kWideBits = 11;                // of keys that a partition tells f
 constexpr int kWide = 1 << kWideBits;        // keys of a partition at most
 constexpr int kTaken = 16;                   // elements of a tile that a thread has
 constexpr int kPiece = kThreads * kTaken;    // elements of a tile
-constexpr int kRankBits = 32 - kPartBits - kWideBits;
 constexpr int kSegments = 4 * kThreads;      // tiles whose elements a partition takes at a time
 constexpr int kInTurn = 8;                   // elements that a thread places in the turn of its warp
-constexpr int kUneven = 4;                   // as large as the others may be a partition, and so many tiles more
-static_assert(kWarp * kTaken < 1 << kRankBits, "a key and a rank among a warp's elements share 32 bits");
+constexpr int kEach = 1024;                  // elements of a partition, as far as there may be as many partitions
+constexpr int kUneven = 4;                   // times its share of the elements, and of a tile, that one may have
 
 // Rows of `count` elements with keys 0 .. keys - 1.
 struct PartRows {
   int rows, count, keys;
 
+  // Bits of a key that a partition tells from each other.
   LUMIGEN_INLINE int shift() const {
-    const int bits = 32 - __clz(keys - 1);
-    return bits > kPartBits ? bits - kPartBits : 0;
+    const int bits = 32 - __clz(keys - 1), few = count > kEach ? 31 - __clz(count / kEach) : 0;
+    const int wanted = bits - (few < kPartBits ? few : kPartBits), least = bits - kPartBits;
+    const int most = least > kWideBits ? least : kWideBits;
+    return wanted < 0 ? 0 : wanted < most ? wanted : most;
   }
   LUMIGEN_INLINE int parts() const { return ((keys - 1) >> shift()) + 1; }
   LUMIGEN_INLINE int tiles() const { return (count + kPiece - 1) / kPiece; }
   // Whether there is more to tell apart than a digit, but no more than a partition does; and room for segments.
   LUMIGEN_INLINE bool are_many() const {
-    return keys > kRadix && shift() <= kWideBits && 2 * count >= kParts;
+    return keys > kRadix && shift() <= kWideBits && 2 * count >= kParts;  // count: room for segments
   }
 };
 
@@ -98,24 +100,24 @@ LUMIGEN_INLINE void part_tile(SortedTile& s, const PartRows& of, const PartMemor
                               const Key& key) {
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, shift = of.shift();
   const int begin = tile * kPiece, end = of.count - begin < kPiece ? of.count : begin + kPiece;
-  const int first = begin + warp * kWarp * kTaken + lane, bits = 32 - __clz(of.parts() - 1);
+  const int first = begin + warp * kWarp * kTaken + lane, bits = 32 - __clz(of.parts());
   const unsigned ahead = (1u << lane) - 1;
   uint16_t* const own = s.counts + warp * kParts;
-  uint32_t taken[kTaken];  // keys, later with the ranks among the warp's elements ahead of them
+  uint32_t taken[kTaken], ranks[kTaken / 2] = {};  // keys; ranks among the warp's elements, two at a time
 #pragma unroll
   for (int n = 0; n < kTaken; ++n) {
     const int i = first + n * kWarp;
-    taken[n] = key(i < end ? i : end - 1) << kRankBits;  // all go out together
+    taken[n] = key(i < end ? i : end - 1);  // all go out together
   }
   for (int d = lane; d < kParts; d += kWarp) own[d] = 0;
   __syncwarp();
 #pragma unroll
   for (int n = 0; n < kTaken; ++n) {
     const bool is_there = first + n * kWarp < end;
-    const int part = static_cast<int>(taken[n] >> kRankBits >> shift);
+    const int part = static_cast<int>(taken[n] >> shift);
     const unsigned same = lanes_of_digit<kPartBits>(part, bits, is_there);
     const int before = __popc(same & ahead);
-    if (is_there) taken[n] |= static_cast<uint32_t>(own[part] + before);
+    if (is_there) ranks[n / 2] |= static_cast<uint32_t>(own[part] + before) << 16 * (n % 2);
     __syncwarp();
     if (is_there && before == 0) own[part] += static_cast<uint16_t>(__popc(same));
     __syncwarp();
@@ -127,8 +129,8 @@ LUMIGEN_INLINE void part_tile(SortedTile& s, const PartRows& of, const PartMemor
 #pragma unroll
   for (int n = 0; n < kTaken; ++n) {
     const int i = first + n * kWarp;
-    const uint32_t k = taken[n] >> kRankBits, rank = taken[n] & ((1u << kRankBits) - 1);
-    if (i < end) s.elements[own[k >> shift] + rank] = (k & low) * kPiece + (i - begin);
+    const uint32_t rank = ranks[n / 2] >> 16 * (n % 2) & 0xffff;
+    if (i < end) s.elements[own[taken[n] >> shift] + rank] = (taken[n] & low) * kPiece + (i - begin);
   }
   __syncthreads();
   uint32_t* const to = memory.elements + static_cast<int64_t>(row) * of.count + begin;
@@ -163,8 +165,8 @@ struct Placed {
   int low, place;
 };
 
-// Elements first, first + step .. of those that segments have, or the last one behind them.
-LUMIGEN_INLINE void find_elements(const Partition& s, const uint32_t* elements, int tiles, int count, int first,
+// Elements first, first + step .. of those that segments have; the last one for those from `end` on.
+LUMIGEN_INLINE void find_elements(const Partition& s, const uint32_t* elements, int tiles, int end, int first,
                                   int step, Placed (&found)[kInTurn]) {
   int tile[kInTurn] = {};
 #pragma unroll 1
@@ -172,28 +174,37 @@ LUMIGEN_INLINE void find_elements(const Partition& s, const uint32_t* elements, 
 #pragma unroll
     for (int n = 0; n < kInTurn; ++n) {
       const int i = first + n * step, at = tile[n] + jump;
-      if (at < tiles && s.begins[at] <= static_cast<uint32_t>(i < count ? i : count - 1)) tile[n] = at;
+      if (at < tiles && s.begins[at] <= static_cast<uint32_t>(i < end ? i : end - 1)) tile[n] = at;
     }
   }
 #pragma unroll
   for (int n = 0; n < kInTurn; ++n) {
-    const int i = first + n * step, within = (i < count ? i : count - 1) - static_cast<int>(s.begins[tile[n]]);
+    const int i = first + n * step, within = (i < end ? i : end - 1) - static_cast<int>(s.begins[tile[n]]);
     const uint32_t e = elements[static_cast<int64_t>(tile[n]) * kPiece + s.sources[tile[n]] + within];
     found[n] = {static_cast<int>(e / kPiece), tile[n] * kPiece + static_cast<int>(e % kPiece)};
   }
 }
 
-// f(elements at a time, how many there are, the first place of their tiles) for all elements of a partition.
+// Elements of segments that are taken together: `begin` to `end` of them. `place` is where their tiles begin.
+struct Segments {
+  const uint32_t* elements;
+  int tiles, begin, end, place;
+};
+
+// f(segments) for elements `begin` to `end` of a partition.
 template <class F>
 LUMIGEN_INLINE void for_segments(Partition& s, const PartRows& of, const PartMemory& memory, int row, int part,
-                                 const F& f) {
+                                 int begin, int end, const F& f) {
   const int parts = of.parts(), tiles = of.tiles();
+  int ahead = 0;
   const uint32_t* const segments = memory.segments + (static_cast<int64_t>(row) * parts + part) * tiles;
   for (int first = 0; first < tiles; first += kSegments) {
-    const int here = tiles - first < kSegments ? tiles - first : kSegments, begin = first * kPiece;
+    const int here = tiles - first < kSegments ? tiles - first : kSegments, place = first * kPiece;
     __syncthreads();  // what was taken before has been read
     const int count = take_segments(s, segments + first, here);
-    f(memory.elements + static_cast<int64_t>(row) * of.count + begin, here, count, begin);
+    const int low = begin > ahead ? begin - ahead : 0, high = end - ahead < count ? end - ahead : count;
+    if (low < high) f(Segments{memory.elements + static_cast<int64_t>(row) * of.count + place, here, low, high, place});
+    ahead += count;
   }
 }
 
@@ -203,14 +214,14 @@ LUMIGEN_INLINE void count_keys(Partition& s, const PartRows& of, const PartMemor
   for (int p = threadIdx.x; p < part; p += kThreads) sum += memory.sizes[row * kParts + p];
   sum_ahead(sum, &ahead);
   for (int k = threadIdx.x; k < kWide; k += kThreads) s.next[k] = 0;
-  for_segments(s, of, memory, row, part, [&](const uint32_t* elements, int tiles, int count, int) {
-    for (int begin = 0; begin < count; begin += kThreads * kInTurn) {
+  for_segments(s, of, memory, row, part, 0, of.count, [&](const Segments& taken) {
+    for (int begin = taken.begin; begin < taken.end; begin += kThreads * kInTurn) {
       const int first = begin + threadIdx.x;
       Placed found[kInTurn];
-      find_elements(s, elements, tiles, count, first, kThreads, found);
+      find_elements(s, taken.elements, taken.tiles, taken.end, first, kThreads, found);
 #pragma unroll
       for (int n = 0; n < kInTurn; ++n) {
-        if (first + n * kThreads < count) atomicAdd(s.next + found[n].low, 1u);
+        if (first + n * kThreads < taken.end) atomicAdd(s.next + found[n].low, 1u);
       }
     }
   });
@@ -238,22 +249,22 @@ LUMIGEN_INLINE void place_keys(Partition& s, const PartRows& of, const PartMemor
                                const Put& put) {
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, shift = of.shift();
   const unsigned ahead = (1u << lane) - 1;
-  for_segments(s, of, memory, row, part, [&](const uint32_t* elements, int tiles, int count, int place) {
-    for (int begin = 0; begin < count; begin += kThreads * kInTurn) {
+  for_segments(s, of, memory, row, part, 0, of.count, [&](const Segments& taken) {
+    for (int begin = taken.begin; begin < taken.end; begin += kThreads * kInTurn) {
       const int first = begin + warp * kWarp * kInTurn + lane;
       Placed found[kInTurn];
       unsigned same[kInTurn];
       uint32_t at[kInTurn];
-      find_elements(s, elements, tiles, count, first, kWarp, found);
+      find_elements(s, taken.elements, taken.tiles, taken.end, first, kWarp, found);
 #pragma unroll
       for (int n = 0; n < kInTurn; ++n) {
-        same[n] = lanes_of_digit<kWideBits>(found[n].low, shift, first + n * kWarp < count);
+        same[n] = lanes_of_digit<kWideBits>(found[n].low, shift, first + n * kWarp < taken.end);
       }
       for (int turn = 0; turn < kWarps; ++turn) {
         if (turn == warp) {
 #pragma unroll
           for (int n = 0; n < kInTurn; ++n) {
-            const bool is_there = first + n * kWarp < count;
+            const bool is_there = first + n * kWarp < taken.end;
             const int before = __popc(same[n] & ahead);
             if (is_there) at[n] = s.next[found[n].low] + before;
             __syncwarp();
@@ -265,7 +276,7 @@ LUMIGEN_INLINE void place_keys(Partition& s, const PartRows& of, const PartMemor
       }
 #pragma unroll
       for (int n = 0; n < kInTurn; ++n) {
-        if (first + n * kWarp < count) put(at[n], place + found[n].place);
+        if (first + n * kWarp < taken.end) put(at[n], taken.place + found[n].place);
       }
     }
   });
