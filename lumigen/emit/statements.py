@@ -18,10 +18,10 @@ from lumigen.emit.expression import (
 from lumigen.emit.lines import Lines, joined, used
 from lumigen.emit.packets import Packets
 from lumigen.errors import LoweringFailed
-from lumigen.index import Axis, Ix, ix
+from lumigen.index import Axis, Ix, Lookup, ix
 from lumigen.lower.scope import address
 from lumigen.ops import Op
-from lumigen.region import Expr, Monoid, Read, index, prim
+from lumigen.region import Expr, Monoid, Read, free_axes, index, prim
 from lumigen.tile import (
     Accumulate,
     Accumulator,
@@ -114,7 +114,10 @@ class Statements:
 
     def renderer(self, lanes: Axis | None) -> Renderer:
         wraps = self.dialect.wraps
-        return Renderer(self.dims, lanes, packets=self.packets, wraps=wraps, place=self.place)
+        early = self.packets is not None
+        return Renderer(
+            self.dims, lanes, packets=self.packets, wraps=wraps, place=self.place, early=early
+        )
 
     def statement(self, s: Stmt, r: Renderer) -> Lines:
         match s:
@@ -260,6 +263,9 @@ class Statements:
             return self._for_lanes(s, r)
         if s.parts:
             return self._for_points(s, r)
+        run = _folded_run(s) if self.packets is not None else None
+        if run is not None and (run.lanes is None or run.into not in self.finished - self.of_teams):
+            return self._run(s, run, r)
         axis, start, hi = s.axis.name, r.index(s.lo), r.index(s.hi)
         step = f"{axis} += {s.step}" if s.step != 1 else f"++{axis}"
         if s.dealt:
@@ -279,6 +285,18 @@ class Statements:
         unrolled = [f"#pragma unroll {together}"] if sums else []
         head = f"for ({self.place} {axis} = {start}; {axis} < {hi}; {step}) {{"
         return r.lines(*unrolled, head, inner.indented(), "}")
+
+    def _run(self, s: For, fold: Accumulate, r: Renderer) -> Lines:
+        """A fold from one place to another that memory has: what some of its points read goes out together."""
+        lets = self.lines(s.body[:-1], r.lanes)
+        inner = self.renderer(r.lanes)
+        value = inner.vector(fold.value) if fold.lanes else inner.scalar(fold.value)
+        body = joined([lets, inner.lines(f"return {value.code};")])
+        name, how = r.use(fold.into.name), "add" if fold.monoid is Monoid.SUM else "max"
+        ends = f"{r.index(s.lo)}, {r.index(s.hi)}"
+        function = f"[&]({self.place} {s.axis.name}) {{"
+        head = f"{name} = {how}_run<{self.place}>({name}, {ends}, {function}"
+        return r.lines(head, body.indented(), "});")
 
     def _for_lanes(self, s: For, r: Renderer) -> Lines:
         axis, over = s.axis.name, r.index(s.hi - s.lo)
@@ -369,6 +387,16 @@ class Statements:
         store = f"store_strided{suffix(s.dst.dtype)}"
         value, lanes = r.vector(s.value).code, r.use("lanes")
         return f"{store}({where}, {r.index(factor)}, {value}, {lanes});"
+
+
+def _folded_run(s: For) -> Accumulate | None:
+    """The one fold of floats in a loop whose ends are read from memory, behind values that it names."""
+    *lets, last = s.body
+    if s.dealt or s.step != 1 or not isinstance(last, Accumulate) or last.into.dtype is not f32:
+        return None
+    ends = (*s.lo.atoms(), *s.hi.atoms())
+    is_run = any(isinstance(a, Lookup) for a in ends) and s.axis in free_axes(last.value)
+    return last if is_run and all(isinstance(x, Let) for x in lets) else None
 
 
 def _start(s: Accumulator, r: Renderer) -> str:

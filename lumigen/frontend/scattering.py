@@ -19,7 +19,7 @@ from lumigen.frontend import indexing, movement, native
 from lumigen.frontend.arrangement import counting
 from lumigen.frontend.looping import scanned
 from lumigen.frontend.operand import Value, choice, filled, is_tensor, raw, where, zeros_like
-from lumigen.frontend.primitive import Extent, Scalar, broadcast_shape, fill
+from lumigen.frontend.primitive import Extent, Scalar, broadcast_shape, fill, size
 from lumigen.frontend.sorting import taken
 from lumigen.frontend.trace import fail
 from lumigen.graph import Edge
@@ -166,7 +166,8 @@ class _Groups(_Places):
         count, n = self.input.extents[self.d], at.extents[-1]
         self.index = _narrowed(at)
         groups = self.rows_of(native.groups, count)
-        self.order = groups.narrow(-1, count + 1, n)  # (.., elements)
+        places = groups.narrow(-1, count + 1, n)
+        self.order = places.minimum(places.of(size(n - 1)))  # (.., elements); a place is below n, and a count may be n
         self.first = groups.narrow(-1, 0, count)  # (.., places)
         self.end = groups.narrow(-1, 1, count)
         number = counting(at, n)

@@ -44,6 +44,7 @@ WORDS = {
     "places": "order",
     "numbers": "groups",
     "counts": "counts",
+    "sums": "sum",
 }
 CURVES = {Op.EXP2: "exponentials", Op.LOG2: "logarithms", Op.SIN: "sines"}
 MAX_NAMES = 3
