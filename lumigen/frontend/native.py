@@ -66,7 +66,7 @@ def starts(a: Edge, count: Ix) -> Edge:
 
 
 def sums(a: Edge, values: Edge, count: Ix) -> Edge:
-    """Of each row of (.., n) integers, the sums of the values at its elements of each of `count` groups, (.., count)."""
+    """Of each row of (.., n) integers, and of as many values, the sum of those of each group, (.., count)."""
     rows, terms = _stored(a), _stored(values)
     given = source(Op.INPUT, "rows", rows.shape, rows.dtype)
     summed = source(Op.INPUT, "values", terms.shape, terms.dtype)

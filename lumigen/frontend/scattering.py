@@ -167,7 +167,9 @@ class _Groups(_Places):
         self.index = _narrowed(at)
         groups = self.rows_of(native.groups, count)
         places = groups.narrow(-1, count + 1, n)
-        self.order = places.minimum(places.of(size(n - 1)))  # (.., elements); a place is below n, and a count may be n
+        self.order = places.minimum(
+            places.of(size(n - 1))
+        )  # (.., elements); a place is below n, and a count may be n
         self.first = groups.narrow(-1, 0, count)  # (.., places)
         self.end = groups.narrow(-1, 1, count)
         number = counting(at, n)
