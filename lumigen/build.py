@@ -41,6 +41,7 @@ from lumigen.target import TARGETS
 from lumigen.toolchain import packaged
 
 STAMP = "lumigen-stamp.json"
+NATIVE = "native"  # of instruction sets: what this processor runs best
 INTERRUPTED = (130, -signal.SIGINT)
 UNSPELLABLE = '";\\\n'  # CMake's strings and lists end at them, and it takes \ for /
 
@@ -177,11 +178,13 @@ def build_project(
     python: bool = True,
     tests: bool = False,
     jobs: int | None = None,
+    isa: str | None = None,
     progress: Progress | None = None,
 ) -> BuildResult:
     """Compile the project in `directory`; its results are copied to `lib/`, `bin/` and `python/`.
 
-    `progress` is called for each step. Without `tests` only what is shipped is compiled.
+    `progress` is called for each step. Without `tests` only what is shipped is compiled. Kernels are compiled for all
+    instruction sets that the target has, or for one `isa`: its name, or `native` for what this processor runs best.
     """
     manifest = read_manifest(directory)
     if manifest is None:
@@ -190,11 +193,13 @@ def build_project(
     check_buildable(directory)
     check_no_links(directory, manifest["files"])
     name = str(manifest["model"])
-    tools = _find_tools(str(manifest.get("target")))
+    target = str(manifest.get("target"))
+    tools = _find_tools(target)
     build = directory / "build" / preset
     build.mkdir(parents=True, exist_ok=True)
     with locked(directory):
-        stamp = _stamp(directory, manifest, tools, {"python": python, "tests": tests})
+        wanted = {"python": python, "tests": tests, "isa": isa}
+        stamp = _stamp(directory, manifest, tools, wanted)
         current = _current(directory, build, stamp)
         if current is not None:
             return current
@@ -211,6 +216,8 @@ def build_project(
             f"{name.upper()}_PYTHON": "ON" if python else "OFF",
         }
         options |= tools.kernels
+        if _has_instruction_sets(target):
+            options[f"{name.upper()}_ISA"] = isa or "all"
         if python:
             options["Python_EXECUTABLE"] = sys.executable
         defines = [f"-D{key}={value}" for key, value in options.items()]
@@ -271,6 +278,11 @@ def _find_tools(target: str) -> _Tools:
             tool=tool, purpose=purpose, remedy=f"Install it with `pip install {tool}`."
         )
     return _Tools(cmake, ninja, cxx, _kernel_tools(target, cxx))
+
+
+def _has_instruction_sets(target: str) -> bool:
+    backend = TARGETS.get(target)
+    return backend is not None and backend.target.has_instruction_sets
 
 
 def _kernel_tools(target: str, cxx: str) -> dict[str, str]:

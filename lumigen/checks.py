@@ -9,6 +9,7 @@ from typing import Any
 import numpy.typing as npt
 
 from lumigen.build import (
+    NATIVE,
     BuildResult,
     build_project,
     check_buildable,
@@ -40,12 +41,16 @@ def refuse(
     *,
     build: bool,
     embed: bool,
+    isa: str | None,
 ) -> None:
     """Refuse what can be refused before the work, and before the directory is touched."""
     check_dtype(dtype)
     if embed and weights is None:
         expected = "them together with the file of the weights"
         raise BadArgument(op="compile", name="--embed-weights", value="alone", expected=expected)
+    if isa is not None and isa not in (*target.isas, NATIVE):
+        known = f"{', '.join(target.isas)} or {NATIVE}" if target.isas else "none with this target"
+        raise BadArgument(op="compile", name="--isa", value=isa, expected=known)
     if build and not why_not_built(target):
         check_buildable(place)
     check_ours(place)
@@ -53,13 +58,15 @@ def refuse(
         check_weights(traced, weights)
 
 
-def build_where_possible(place: Path, target: Target, at: Stages) -> tuple[BuildResult | None, str]:
+def build_where_possible(
+    place: Path, target: Target, at: Stages, isa: str | None
+) -> tuple[BuildResult | None, str]:
     """(what was built, why it was not)."""
     note = why_not_built(target)
     if note:
         return None, note
     with at.stage("build"):
-        return build_project(place, progress=at.step), ""
+        return build_project(place, isa=isa, progress=at.step), ""
 
 
 def why_not_built(target: Target) -> str:

@@ -41,6 +41,7 @@ from lumigen.identity import compilation_key, graph_hash
 from lumigen.kernel_source import kernel_source
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
+from lumigen.lower.prepare import Prepared, prepare
 from lumigen.lower.retype import retype
 from lumigen.model_weights import (
     source_of,
@@ -113,9 +114,10 @@ def lower_model(
             )
         for step in passes:
             entries = graphs[step.__name__] = run_pass(step.__name__, step, entries, at.trail)
-    book = schedules(entries, target, dtype, at)
+    prepared = prepare(entries)
+    book = schedules(prepared.entries, target, dtype, at)
     with at.stage("lower"):
-        lowered = lowered_to(entries, target, dtype, at.trail, book)
+        lowered = lowered_to(prepared, target, dtype, at.trail, book)
     if book.found and not book.matches(k.of for k in lowered.kernels):
         at.say("no region of the model is in the schedules: all run as without them")
     with at.stage("emit"):
@@ -132,6 +134,7 @@ def lower_model(
             states=lowered.states,
             counters=lowered.counters,
             text=traced.text,
+            opening=lowered.opening,
         )
     at.trail.note(2, lambda: kernel_table(model))
     at.trail.keep("source", lambda: show_sources(model))
@@ -139,19 +142,22 @@ def lower_model(
 
 
 def lowered_to(
-    entries: Entries, target: Target, dtype: DType, trail: Trail, book: Book = NOTHING
+    prepared: Prepared, target: Target, dtype: DType, trail: Trail, book: Book = NOTHING
 ) -> LoweredModel:
     """Regions, plans, tile programs and programs of graphs; each verified and shown."""
     start = perf_counter()
+    entries, made = prepared.entries, prepared.made
     _check_dtypes(entries, target)
     device = TARGETS[target.name].device
     pick = partial(book.pick, device)
-    lowered = assemble(entries, device, dtype=dtype, architectures=target.architectures, pick=pick)
+    lowered = assemble(
+        entries, device, dtype=dtype, architectures=target.architectures, pick=pick, made=made
+    )
     for k in lowered.kernels:
         verify_region(k.region, k.name)
         verify_tile(k.program, k.name)
     parameters = {k.name: k.parameters for k in lowered.kernels}
-    for p in lowered.programs:
+    for p in lowered.every_program:
         verify_program(p, parameters, "lower")
     seconds = perf_counter() - start
     for form in KERNEL_FORMS:
@@ -187,6 +193,7 @@ def compile_project(
     schedules: str | Path | None = None,
     seed: int | None = None,
     cold: bool = False,
+    isa: str | None = None,
 ) -> Summary:
     """Everything after the trace. `directory` is ./<name>-<target> by default.
 
@@ -194,13 +201,14 @@ def compile_project(
     `tune` is how many seconds kernels are searched for on this machine, on random data of `seed`, with caches that
     are `cold` before each launch or as they are; `schedules` a file that says what was found.
     `originals` are what the program gives that the model was imported from: further tests of its entries.
+    `isa` builds kernels for one instruction set of all that the project has, `native` for the best of this processor.
     Where the target's own compiler is missing the project is not built, and `note` says so.
     """
     row = parse_target(target)
     place = default_place(traced, target) if directory is None else directory
     if isinstance(weights, Mapping):
         weights = {name: named_array("compile", name, a) for name, a in weights.items()}
-    refuse(traced, place, row, weights, dtype, build=build, embed=embed)
+    refuse(traced, place, row, weights, dtype, build=build, embed=embed, isa=isa)
     at = stages or Stages()
     asked = asked_for(row, tune, schedules, seed, cold=cold)
     chosen = {"target": row.text, "dtype": dtype.name, **(options or {}), **asked.options}
@@ -211,13 +219,13 @@ def compile_project(
             key = compilation_key(traced, chosen, weights, embed=embed)
             known = None if at.trail.is_on else recall(place, key)
         if known is not None:
-            built, note = build_where_possible(place, row, at) if build else (None, "")
+            built, note = build_where_possible(place, row, at, isa) if build else (None, "")
             return summary_again(known, place, built, note, at)
         compilation = lower_model(traced, chosen, at, row, dtype=dtype, schedules=asked.book)
         files, written = write(
             compilation, place, weights, at, embed=embed, force=force, originals=originals
         )
-        built, note = build_where_possible(place, row, at) if build else (None, "")
+        built, note = build_where_possible(place, row, at, isa) if build else (None, "")
         summary = summary_of(
             compilation.model,
             place,
@@ -288,6 +296,7 @@ def compile(
     schedules: str | Path | None = None,
     weights_dtype: str | None = None,
     keep: Sequence[str] = (),
+    isa: str | None = None,
 ) -> ModuleType | None:
     """Compile a model into a project; the Python module of it, or None with `build=False`.
 
@@ -295,10 +304,12 @@ def compile(
     `./<name>-<target>` if left out; `weights` a path, opened weights or arrays by
     name, numpy's or torch's, or what `load_state_dict` gave the model's modules.
     `dtype=lg.bf16` (or `lg.f16`) holds what is f32 in the model in 16 bits and computes in f32 as before.
-    `weights_dtype="q8"` (or `"q4"`) stores matrices in blocks of 32 small integers with a scale, other than those in
-    `keep`: names, parts of them between dots, or patterns.
+    Weights that a file holds in blocks of small integers stay in them. `weights_dtype="q8"` (or `"q4"`) stores
+    matrices in blocks of 32 small integers with a scale, `"f32"` as floats, other than those in `keep`: names, parts
+    of them between dots, or patterns.
     `tune=120` searches for that many seconds for faster kernels on this machine, and the project keeps what was found
     in `schedules.json`; `schedules` is the path of such a file, whose kernels are emitted without a search.
+    `isa="native"` (or `"avx2"`) builds kernels for one instruction set, which is faster while a model is written.
     `force` overwrites emitted files that were edited, which are EditedFiles else. With `check` an imported
     model's original is run too, and the project's tests keep what it gives; `lg.check` says how far the two are
     apart. A target whose compiler is not here is CompilerMissing, unless `build=False`.
@@ -314,9 +325,8 @@ def compile(
     if isinstance(model, Model):
         opened = model.sources(opened)
     traced = model.trace() if isinstance(model, Model) else model
-    if weights_dtype is not None:
-        found = quantised(traced, opened, weights_dtype, keep)
-        traced, opened = found.traced, found.weights
+    found = quantised(traced, opened, weights_dtype, keep)
+    traced, opened = found.traced, found.weights
     place = default_place(traced, target) if output is None else Path(output)
     with locked(place):  # until it is loaded
         summary = compile_project(
@@ -330,6 +340,7 @@ def compile(
             originals=originals,
             tune=tune,
             schedules=schedules,
+            isa=isa,
         )
         if summary.note:
             tool, remedy = (

@@ -27,6 +27,7 @@ from lumigen.program import (
     Launch,
     OutputArg,
     PartArg,
+    Program,
     SlotArg,
     StateArg,
     Stored,
@@ -81,6 +82,14 @@ class FastLane:
 
     def packed(self, weights: Mapping[str, Array]) -> dict[str, Array]:
         """The given weights in the forms that kernels read, by the names of these."""
+        packed = self._packed(weights)
+        if self.model.opening is not None:
+            call = self._call(self.model.opening, {}, packed, {})
+            call.run()
+            packed |= self._packed(call.outputs)
+        return packed
+
+    def _packed(self, weights: Mapping[str, Array]) -> dict[str, Array]:
         used = [s for s in self.model.weights if s.weight.name in weights]
         return {s.name: pack(s, weights[s.weight.name]) for s in used}
 
@@ -96,11 +105,20 @@ class FastLane:
         BadInput where one is not as declared.
         """
         program = next(p for p in self.model.programs if p.entry == entry)
+        return self._call(program, inputs, packed, states or {})
+
+    def _call(
+        self,
+        program: Program,
+        inputs: Mapping[str, Array],
+        packed: Mapping[str, Array],
+        states: Mapping[str, Array],
+    ) -> Call:
         dims = bind_dims(program.inputs, inputs)
         offsets, total = program.offsets(dims)
         shapes = {p.name: tuple(int(e.evaluate(dims)) for e in p.shape) for p in program.outputs}
         outputs = {p.name: np.empty(shapes[p.name], p.dtype.numpy) for p in program.outputs}
-        memory = _NativeMemory(inputs, outputs, packed, states or {}, aligned(total), offsets, dims)
+        memory = _NativeMemory(inputs, outputs, packed, states, aligned(total), offsets, dims)
         scratch = aligned(max(self.scratch_bytes.values(), default=0))
         steps = tuple(self._step(launch, memory) for launch in program.chosen(dims))
         return Call(steps, outputs, memory, scratch)

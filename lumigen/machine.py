@@ -55,6 +55,7 @@ class Storing:
     expansion: int  # an expanding factor is at least so many times larger than what it is made of or made into
     few_reads: int  # of a value that costs hardly more than what it is made of
     few_steps: int  # the same
+    unpacked: int  # steps in which a product makes floats of weights of fewer bytes, at most; 0: it never does
     after: int  # terms of a sum that each element of a product computes for itself; 0: a row does, any number
     row: int  # the longest row of accumulators, and of an inner operand, that stays on the chip
     row_of_weights: int  # the same where one side is weights, which stream past while the other stays in the caches
@@ -101,6 +102,7 @@ class Vectors:
     window: int  # points of an axis: fewer fill no vector
     least: int  # points of a reduced axis: fewer are not worth a loop over lanes
     divided: int  # points of a factor of a reduced axis: fewer leave lanes of a loop over it idle
+    written: int  # points of a short factor that conditions ask for: up to so many are written out
     scanned: int  # of a row that is scanned one element after the other; longer ones by vectors
     pieces: int  # points of an axis that a kernel may have a store for each of; 0: none
 
@@ -189,6 +191,7 @@ class ThreadTiles:
     scans: Sizes
     one_row: Sizes  # of a product; with `shared` and `near_rows`, as the next two
     floats: Sizes
+    unpacked: Sizes  # where tasks make floats of weights of fewer bytes
     pairs: Sizes  # of bf16, for a matrix unit
     windows: Sizes
     sliding: Sizes
@@ -198,6 +201,7 @@ class ThreadTiles:
     rows_of_numbers: Sizes  # without a product
     fold: Sizes  # around a product
     fold_of_few: Sizes  # with up to `few_columns`
+    held: int  # rows that are folded in one loop if they read something in common
     stretches: int  # of a map, whose loops are short: at most so many for each row
     few_columns: int
     least_columns: int  # between two epilogues of several products

@@ -50,7 +50,9 @@ class Bound(Protocol):
         """Copies of outputs and states."""
         ...
 
-    def times(self) -> Seconds: ...
+    def times(self, *, quick: bool = False) -> Seconds:
+        """A `quick` one is of as few runs as can be."""
+        ...
 
 
 class Lane(Protocol):
@@ -80,5 +82,8 @@ class Measuring:
     features: Callable[[], tuple[str, ...]]  # that guards may ask for and are here
     memory: Callable[[], int]  # bytes that inputs, outputs and temporaries may take
     compiled: Callable[[LoweredKernel, float], Ready | None]  # in so many seconds; None: it was not
+    workers: Callable[[], int]  # that may measure at the same time
     apart: bool  # kernels may be compiled while others are measured
-    open: Callable[[int, bool], Lane]  # for so many threads; if caches are cold before each launch
+    open: Callable[
+        [int, bool, int], Lane
+    ]  # for so many threads; if caches are cold before each launch; for which worker

@@ -65,9 +65,9 @@ def wanted_weights(
     Raises for one that is missing or different.
     """
     source = source_of(weights)
-    names = list(dict.fromkeys(s.weight.name for s in model.weights))
+    names = list(dict.fromkeys(s.weight.name for s in model.read))
     found: dict[str, Array] = {}
-    for w in (s.weight for s in model.weights):
+    for w in (s.weight for s in model.read):
         if w.name not in weights:
             raise missing(w.name, source, list(weights), names)
         found[w.name] = fitted(np.asarray(weights[w.name]), w.name, w.dtype, w.shape, source)
@@ -76,7 +76,8 @@ def wanted_weights(
 
 def not_read(weights: Weights | Mapping[str, Array], read: set[str]) -> list[str]:
     """The names in a file, less those that are read under these names or others of theirs."""
-    used = {weights.stored_name(name) for name in read} if isinstance(weights, Weights) else read
+    is_file = isinstance(weights, Weights)
+    used = {n for name in read for n in weights.stored_names(name)} if is_file else read
     return [name for name in weights if name not in used]
 
 
@@ -84,5 +85,5 @@ def unused_weights(
     model: CompiledModel, weights: Weights | Mapping[str, Array] | None
 ) -> tuple[str, ...]:
     """What is in the file and not in the model, less the counters of BatchNorm: only training reads those."""
-    others = not_read(weights or {}, {s.weight.name for s in model.weights})
+    others = not_read(weights or {}, {s.weight.name for s in model.read})
     return tuple(sorted(n for n in others if n.rpartition(".")[2] != "num_batches_tracked"))

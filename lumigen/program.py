@@ -63,11 +63,12 @@ class Port:
 
 @dataclass(frozen=True)
 class WeightInfo:
-    """A weight by its name in the weights file."""
+    """A weight by its name in the weights file; one that is `made` of others is in none."""
 
     name: str
     shape: tuple[int, ...]
     dtype: DType
+    made: bool = False
 
 
 @dataclass(frozen=True)
@@ -215,7 +216,7 @@ class SlotArg:
 class PartArg:
     """`elements` of a tensor from its element `base` on, which depends on the step of a loop."""
 
-    of: InputArg | OutputArg | SlotArg
+    of: InputArg | OutputArg | SlotArg | WeightArg
     base: Ix
     elements: Ix
     dtype: DType
@@ -478,7 +479,19 @@ class CompiledModel:
     options: tuple[tuple[str, str], ...] = ()
     states: tuple[StateInfo, ...] = ()
     counters: int = 0  # that a context has
+    opening: Program | None = (
+        None  # makes the weights that its outputs are called as, when a model is opened
+    )
     text: TextProgram | None = None  # an application that continues texts
+
+    @property
+    def every_program(self) -> tuple[Program, ...]:
+        return (*self.programs, *([self.opening] if self.opening else []))
+
+    @property
+    def read(self) -> tuple[Stored, ...]:
+        """The weights that a file has."""
+        return tuple(s for s in self.weights if not s.weight.made)
 
     def kernel(self, name: str) -> KernelSource:
         return next(k for k in self.kernels if k.name == name)

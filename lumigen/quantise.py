@@ -19,43 +19,32 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lumigen.dtype import DType, f16, f32, i8, u8
+from lumigen.dtype import f32
 from lumigen.errors import BadArgument
 from lumigen.frontend import Tensor, Traced
-from lumigen.frontend.functions import stack
+from lumigen.frontend.functions import cat, full, where
 from lumigen.frontend.model import WeightSpec
 from lumigen.graph import Edge, Graph, Node, contiguous, edge, rebuild, source, tensor_of
 from lumigen.index import ix
 from lumigen.model_weights import check_weights
 from lumigen.ops import Op
 from lumigen.weights import Weights, named_array
+from lumigen.weights.blocks import Q4_0, Q8_0
+from lumigen.weights.formats import ARRAYS, Blocks, Packed
 
 Array = npt.NDArray[Any]
-Shape = tuple[int, ...]
-Fields = Mapping[str, Array]
 
-BLOCK = 32  # elements that share a scale
 SEARCHED = np.arange(32, 45, dtype=np.float32) / 40  # of the plain scale, which is among them
 AT_A_TIME = 1 << 14  # blocks that are encoded
 
 
 @dataclass(frozen=True)
 class Format:
-    """How blocks are stored: of each field what follows (..., K / 32) in its shape, and its dtype.
-
-    `values` computes (..., K / 32, 32) from the fields in lumigen's own operations, `encode` the fields of
-    blocks (n, 32) of f32, and `decode` is the meaning of `values` in numpy.
-    """
+    """Blocks, and how floats become them: `encode` gives the fields of blocks (n, items) of f32."""
 
     name: str
-    fields: Mapping[str, tuple[Shape, DType]]
-    values: Callable[[Mapping[str, Tensor]], Tensor]
+    blocks: Blocks
     encode: Callable[[Array], dict[str, Array]]
-    decode: Callable[[Fields], Array]
-
-
-def _q8(fields: Mapping[str, Tensor]) -> Tensor:
-    return fields["quants"].to(f32) * fields["scales"].to(f32)[..., None]
 
 
 def _encode_q8(blocks: Array) -> dict[str, Array]:
@@ -63,16 +52,6 @@ def _encode_q8(blocks: Array) -> dict[str, Array]:
     scales = (np.abs(blocks).max(-1) / np.float32(127)).astype(np.float16)
     quants = np.clip(np.rint(blocks * _reciprocal(scales)[:, None]), -127, 127)
     return {"quants": quants.astype(np.int8), "scales": scales}
-
-
-def _decode_q8(fields: Fields) -> Array:
-    return fields["quants"].astype(np.float32) * fields["scales"].astype(np.float32)[:, None]
-
-
-def _q4(fields: Mapping[str, Tensor]) -> Tensor:
-    halves = stack([fields["quants"] & 15, fields["quants"] >> 4], -2).to(f32) - 8
-    scaled = halves * fields["scales"].to(f32)[..., None, None]
-    return scaled.reshape(*scaled.shape[:-2], BLOCK)
 
 
 def _encode_q4(blocks: Array) -> dict[str, Array]:
@@ -92,25 +71,44 @@ def _encode_q4(blocks: Array) -> dict[str, Array]:
     return {"quants": quants[:, :16] | quants[:, 16:] << 4, "scales": scales}
 
 
-def _decode_q4(fields: Fields) -> Array:
-    halves = np.concatenate([fields["quants"] & 15, fields["quants"] >> 4], -1)
-    return (halves.astype(np.float32) - 8) * fields["scales"].astype(np.float32)[:, None]
-
-
 def _reciprocal(scales: Array) -> Array:
     wide = scales.astype(np.float32)
     return np.divide(1, wide, out=np.zeros_like(wide), where=wide != 0)
 
 
-FORMATS = {
-    f.name: f
-    for f in (
-        Format("q8", {"quants": ((BLOCK,), i8), "scales": ((), f16)}, _q8, _encode_q8, _decode_q8),
-        Format(
-            "q4", {"quants": ((BLOCK // 2,), u8), "scales": ((), f16)}, _q4, _encode_q4, _decode_q4
-        ),
+FORMATS = {f.name: f for f in (Format("q8", Q8_0, _encode_q8), Format("q4", Q4_0, _encode_q4))}
+FLOATS = f32.name  # the weights dtype that leaves no blocks
+
+
+class _Traced:
+    """The operations of a formula, as those of a model."""
+
+    def floats(self, x: Tensor) -> Tensor:
+        return x.to(f32)
+
+    def floor(self, x: Tensor) -> Tensor:
+        return x.floor()
+
+    def join(self, parts: Sequence[Tensor], axis: int) -> Tensor:
+        return cat(parts, axis)
+
+    def lookup(self, table: Sequence[float], index: Tensor) -> Tensor:
+        return _looked_up(tuple(table), 0, index)
+
+
+def _looked_up(table: tuple[float, ...], first: int, index: Tensor) -> Tensor:
+    """By comparisons, half of the table with each: vectors have no faster way to a few numbers."""
+    if len(table) == 1:
+        return full((), table[0], dtype=f32)
+    half = len(table) // 2
+    low, high = (
+        _looked_up(table[:half], first, index),
+        _looked_up(table[half:], first + half, index),
     )
-}
+    return where(index < first + half, low, high)
+
+
+TRACED = _Traced()
 
 
 @dataclass(frozen=True)
@@ -135,55 +133,81 @@ class Quantised:
     """A model over quantised weights; these if floats were given, and the error that was made in each matrix."""
 
     traced: Traced
-    weights: Mapping[str, Array] | None
+    weights: Weights | Mapping[str, Array] | None
     errors: tuple[Error, ...]
+
+
+def _as_stored(
+    traced: Traced, weights: Weights | Mapping[str, Array] | None, keep: Sequence[str] = ()
+) -> Quantised:
+    """What a file holds in fields of few bits stays so: the model reads the fields, other weights as before."""
+    if not isinstance(weights, Weights):
+        return Quantised(traced, weights, ())
+    names = [w.name for w in traced.weights if w.dtype.is_float and not _is_kept(w.name, keep)]
+    chosen = {
+        n: packed for n in names if n in weights and (packed := weights.packed(n)) is not None
+    }
+    if not chosen:
+        return Quantised(traced, weights, ())
+    check_weights(traced, weights)
+    return Quantised(over_fields(traced, chosen), weights.in_fields(chosen), ())
 
 
 def quantised(
     traced: Traced,
     weights: Weights | Mapping[str, Array] | None,
-    name: str,
+    name: str | None,
     keep: Sequence[str] = (),
 ) -> Quantised:
     """Matrices whose rows are whole blocks, as blocks of the format `name`; others stay as they are.
 
+    Without a name, those that the file holds in fields of few bits stay in these; `f32` makes floats of them.
     `keep` has names that stay floats, or parts of them between dots, or patterns such as `*.w2.*`. BadArgument for a
     format that is not known, for a name in `keep` that no weight has, and for a matrix with numbers that are not
     finite or that no f16 scales. Weights are read now, and what no entry reads of them is left out.
     """
+    _check_keep(traced, keep)
+    if name is None:
+        return _as_stored(traced, weights, keep)
+    if name == FLOATS:
+        return Quantised(traced, weights, ())
     if name not in FORMATS:
-        expected = f"one of {', '.join(FORMATS)}"
+        expected = f"one of {', '.join((*FORMATS, FLOATS))}"
         raise BadArgument(op="compile", name="weights dtype", value=name, expected=expected)
-    chosen = {w.name: w for w in _chosen(traced, keep)}
     form = FORMATS[name]
-    entries = tuple((e, _over_fields(g, chosen, form)) for e, g in traced.entries)
-    specs = (_specs(w, form) if w.name in chosen else [w] for w in traced.weights)
-    found = replace(traced, entries=entries, weights=tuple(chain.from_iterable(specs)))
+    chosen = {
+        w.name: w for w in traced.weights if _is_matrix(w, form) and not _is_kept(w.name, keep)
+    }
     if weights is None:
-        return Quantised(found, None, ())
+        nothing = {n: form.blocks.packed(name, w.shape, _no_numbers) for n, w in chosen.items()}
+        return Quantised(over_fields(traced, nothing), None, ())
     if not isinstance(weights, Weights):
         weights = {each: named_array("compile", each, a) for each, a in weights.items()}
     check_weights(traced, weights)
     read: dict[str, Array] = {}
+    packed: dict[str, Packed] = {}
     errors: list[Error] = []
     for w in traced.weights:
         array = np.asarray(weights[w.name])
         if w.name not in chosen:
             read[w.name] = array
             continue
-        fields, error = encoded(w.name, array, form)
-        read |= {f"{w.name}.{field}": a for field, a in fields.items()}
+        packed[w.name], error = encoded(w.name, array, form)
+        read |= {f"{w.name}.{field}": packed[w.name].read(field) for field in packed[w.name].fields}
         errors.append(error)
-    return Quantised(found, read, tuple(errors))
+    return Quantised(over_fields(traced, packed), read, tuple(errors))
 
 
-def encoded(name: str, weight: Array, form: Format) -> tuple[dict[str, Array], Error]:
-    """The fields of a matrix of floats (..., k), and how far they are from it."""
-    blocks = weight.reshape(-1, BLOCK)
-    lead = (*weight.shape[:-1], weight.shape[-1] // BLOCK)
+def _no_numbers(name: str) -> Array:
+    raise AssertionError(f"{name} of a weight that is not given")
+
+
+def encoded(name: str, weight: Array, form: Format) -> tuple[Packed, Error]:
+    """A matrix of floats (..., k) in blocks, and how far they are from it."""
+    blocks = weight.reshape(-1, form.blocks.items)
     out = {
         field: np.empty((len(blocks), *shape), dtype.numpy)
-        for field, (shape, dtype) in form.fields.items()
+        for field, (shape, dtype) in form.blocks.fields().items()
     }
     size = apart = 0.0
     for i in range(0, len(blocks), AT_A_TIME):
@@ -197,60 +221,55 @@ def encoded(name: str, weight: Array, form: Format) -> tuple[dict[str, Array], E
         for field, array in fields.items():
             out[field][i : i + AT_A_TIME] = array
         size += float(np.square(part, dtype=np.float64).sum())
-        apart += float(np.square(form.decode(fields) - part, dtype=np.float64).sum())
-    shaped = {field: array.reshape(lead + array.shape[1:]) for field, array in out.items()}
-    return shaped, Error(name, (apart / size) ** 0.5 if size else 0.0)
+        meant = form.blocks.values(fields, ARRAYS).reshape(part.shape)
+        apart += float(np.square(meant - part, dtype=np.float64).sum())
+    packed = form.blocks.packed(form.name, weight.shape, out.__getitem__)
+    return packed, Error(name, (apart / size) ** 0.5 if size else 0.0)
 
 
-def _chosen(traced: Traced, keep: Sequence[str]) -> list[WeightSpec]:
-    """The matrices that become blocks."""
+def _check_keep(traced: Traced, keep: Sequence[str]) -> None:
     for pattern in keep:
         if not any(_is_kept(w.name, [pattern]) for w in traced.weights):
             expected = "the name of a weight, parts of it between dots, or a pattern such as *.w2.*"
             raise BadArgument(op="compile", name="keep", value=pattern, expected=expected)
-    return [
-        w
-        for w in traced.weights
-        if w.dtype is f32
-        and len(w.shape) > 1
-        and w.shape[-1] % BLOCK == 0
-        and not _is_kept(w.name, keep)
-    ]
+
+
+def _is_matrix(w: WeightSpec, form: Format) -> bool:
+    """Whether it is a matrix whose rows are whole blocks."""
+    return w.dtype is f32 and len(w.shape) > 1 and w.shape[-1] % form.blocks.items == 0
 
 
 def _is_kept(name: str, keep: Sequence[str]) -> bool:
     return any(fnmatch(f".{name}.", f"*.{pattern}.*") or fnmatch(name, pattern) for pattern in keep)
 
 
-def _specs(w: WeightSpec, form: Format) -> list[WeightSpec]:
-    return [WeightSpec(n.name, n.shape, n.dtype) for n in _fields_of(w, form).values()]
+def over_fields(traced: Traced, chosen: Mapping[str, Packed]) -> Traced:
+    """The model, its chosen weights computed from their fields."""
+    entries = tuple((e, _over_fields(g, chosen)) for e, g in traced.entries)
+    specs = (_specs(w.name, chosen[w.name]) if w.name in chosen else [w] for w in traced.weights)
+    return replace(traced, entries=entries, weights=tuple(chain.from_iterable(specs)))
 
 
-def _fields_of(w: WeightSpec, form: Format) -> dict[str, WeightSpec]:
-    lead = (*w.shape[:-1], w.shape[-1] // BLOCK)
-    return {
-        field: WeightSpec(f"{w.name}.{field}", lead + shape, dtype)
-        for field, (shape, dtype) in form.fields.items()
-    }
+def _specs(name: str, packed: Packed) -> list[WeightSpec]:
+    return [WeightSpec(f"{name}.{f}", shape, d) for f, (shape, d) in packed.fields.items()]
 
 
-def _over_fields(graph: Graph, chosen: Mapping[str, WeightSpec], form: Format) -> Graph:
-    """The graph, its chosen weights computed from fields."""
+def _over_fields(graph: Graph, chosen: Mapping[str, Packed]) -> Graph:
     done: dict[Node, Node] = {}
     for n in graph.nodes():
         args = tuple(Edge(done[e.node], e.view) for e in n.args)
-        w = chosen.get(tensor_of(n).name) if n.op is Op.WEIGHT else None
-        done[n] = rebuild(n, args) if w is None else _value(w, form)
+        packed = chosen.get(tensor_of(n).name) if n.op is Op.WEIGHT else None
+        done[n] = rebuild(n, args) if packed is None else _value(n, packed)
     outputs = tuple((name, Edge(done[e.node], e.view)) for name, e in graph.outputs)
     updates = tuple((state, Edge(done[e.node], e.view)) for state, e in graph.updates)
-    lines = {done[n]: found for n, found in graph.lines.items()}
-    names = {done[n]: name for n, name in graph.names.items()}
+    lines = {done[n]: found for n, found in graph.lines.items() if n in done}
+    names = {done[n]: name for n, name in graph.names.items() if n in done}
     return Graph(tuple(done[n] for n in graph.inputs), outputs, updates, lines, names)
 
 
-def _value(w: WeightSpec, form: Format) -> Node:
+def _value(weight: Node, packed: Packed) -> Node:
     fields = {
-        field: Tensor(edge(source(Op.WEIGHT, f.name, tuple(map(ix, f.shape)), f.dtype)))
-        for field, f in _fields_of(w, form).items()
+        field: Tensor(edge(source(Op.WEIGHT, w.name, tuple(map(ix, w.shape)), w.dtype)))
+        for field, w in zip(packed.fields, _specs(tensor_of(weight).name, packed), strict=True)
     }
-    return contiguous(form.values(fields).reshape(*w.shape).edge)
+    return contiguous(packed.values(fields, TRACED).to(weight.dtype).edge)

@@ -138,7 +138,7 @@ def summary_of(
         target=compiled.target.text,
         directory=place,
         kernels=len(compiled.kernels),
-        weights=len({s.weight.name for s in compiled.weights}),
+        weights=len({s.weight.name for s in compiled.read}),
         weight_bytes=sum(s.bytes for s in compiled.weights),
         entries=tuple(entry_summary(p, compiled) for p in compiled.programs),
         files=files,

@@ -16,7 +16,7 @@ KERNEL_FORMS = ("regions", "plan", "tile")  # on the way from the graphs to a pr
 
 
 def show_programs(lowered: LoweredModel) -> str:
-    programs = "\n".join(map(program_text.show, lowered.programs))
+    programs = "\n".join(map(program_text.show, lowered.every_program))
     return programs + "\n" * bool(lowered.weights) + program_text.show_weights(lowered.weights)
 
 

@@ -51,6 +51,11 @@ Status check_options(const ContextOptions& options);
 // The weights that the options name, else the embedded ones; nothing for a model without weights.
 Status open_weights(WeightsFile* file, const WeightTable& table, const ModelOptions& options);
 
+struct Model;
+
+// Computes the rows that are made of others, in a context for this alone. May throw std::bad_alloc.
+Status make_weights(Model* model, const WeightTable& table);
+
 constexpr int32_t kInfo = 1;  // the one log level so far
 
 // Hands a text to the host's log, if it wants it.

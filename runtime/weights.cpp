@@ -150,6 +150,12 @@ void pack_panels(char* packed, const char* source, const Panels& panels, int32_t
   }
 }
 
+const WeightSpec& plain_row(const WeightTable& table, const WeightSpec& packed) {
+  const WeightSpec* row = table.specs;
+  while (row->panels != nullptr || std::strcmp(row->name, packed.name) != 0) ++row;
+  return *row;
+}
+
 Status convert_floats(const char* where, char* out, const char* source, size_t n, Floats held,
                       const WeightSpec& spec) {
   const Floats read = floats(spec.dtype);
@@ -196,6 +202,7 @@ Status WeightsFile::find_rows(const char* where, const char* file, const char* b
   if (const Status s = read_safetensors(&stored, where, file, begin, bytes)) return s;
   rows_.resize(static_cast<size_t>(table.count));
   for (int32_t i = 0; i < table.count; ++i) {
+    if (table.specs[i].made) continue;
     if (const Status s = find(&rows_[static_cast<size_t>(i)], where, file, stored, table.specs[i])) return s;
   }
   return kOk;
@@ -211,6 +218,7 @@ Status verify_weights(const char* path, const WeightSpec* specs, int32_t count) 
   if (const Status s = read_safetensors(&stored, where, path, map.data(), map.bytes())) return s;
   for (int32_t i = 0; i < count; ++i) {
     FoundWeight row;
+    if (specs[i].made) continue;
     if (const Status s = find(&row, where, path, stored, specs[i])) return s;
   }
   if (const std::string* expected = stored.find_metadata("lumigen.hash")) {

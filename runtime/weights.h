@@ -32,6 +32,7 @@ struct WeightSpec {
   const char* packed_name;  // the tensor of flat bytes in a file that was packed for this model
   const char* packing;      // what such a file's metadata says under "lumigen.layout.<packed_name>"
   int64_t bytes;            // in the form that kernels read
+  bool made;                // of other rows, when a model is opened: no file has it
 };
 
 // All rows, and the weights file that the library holds, if any.
@@ -55,7 +56,7 @@ struct FoundWeight {
   size_t items() const { return bytes / (held == Floats::kF32 ? 4 : 2); }  // of those that are converted
 };
 
-// A weights file in which every row of the table was found; a wrong file is refused at once.
+// A weights file in which every row of the table was found that is not made; a wrong file is refused at once.
 class WeightsFile {
  public:
   // From a file, or from memory that outlives this object. May throw std::bad_alloc.
@@ -76,6 +77,9 @@ class WeightsFile {
 
 // Writes every element of `packed`, the zero columns too. `source` needs no alignment.
 void pack_panels(char* packed, const char* source, const Panels& panels, int32_t item_bytes);
+
+// The row that holds a made weight as it was computed, from which another row of it is packed.
+const WeightSpec& plain_row(const WeightTable& table, const WeightSpec& packed);
 
 // Converts n floats of a row to what the kernels read: the nearest ones, the even one between two. Neither
 // side needs to be aligned. A number that would become infinite is refused.

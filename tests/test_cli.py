@@ -438,6 +438,14 @@ REFUSED = [
     ),
     ("show {digits} --after fold --kernel k00", "cannot be k00 after fold. Pass a kernel after"),
     ("run full/a.txt", "[run] full/a.txt cannot be used: it is no directory. Name a directory"),
+    (
+        "compile {digits} --isa sse",
+        "--isa cannot be sse. Pass baseline, avx2, avx512, avx512_bf16, amx",
+    ),
+    (
+        "compile {digits} --target cuda:sm_90a --isa avx2",
+        "--isa cannot be avx2. Pass none with this target",
+    ),
     ("inspect nowhere", "nowhere cannot be used: there is no such directory or library. Name a"),
     ("inspect damaged", "[inspect] damaged/manifest.json cannot be used: it is damaged, or of"),
     (

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import gguf
 import numpy as np
 import pytest
+from gguf import GGMLQuantizationType as Kind
 from tiles import run_entry
 
 import lumigen as lg
@@ -15,11 +17,12 @@ from lumigen import fast_lane, nn
 from lumigen.compile import lower_model
 from lumigen.errors import BadArgument, UnknownWeight
 from lumigen.interp.graph import evaluate
-from lumigen.quantise import BLOCK, FORMATS, encoded, quantised
+from lumigen.quantise import FORMATS, encoded, quantised
 from lumigen.target import parse_target
 from lumigen.weights.blocks import ELEMENTS, dequantised
 
 Array = np.ndarray[Any, Any]
+BLOCK = 32
 LARGEST = {"q8": 0.007, "q4": 0.09}  # error of a matrix of N(0, 1), by norm
 
 
@@ -55,10 +58,9 @@ def floats(model: lg.Traced) -> dict[str, Array]:
     return {w.name: rng.standard_normal(w.shape).astype(np.float32) for w in model.weights}
 
 
-def decoded(name: str, found: Mapping[str, Array], form: str) -> Array:
-    row = FORMATS[form]
-    fields = {f: found[f"{name}.{f}"].reshape(-1, *shape) for f, (shape, _) in row.fields.items()}
-    return row.decode(fields)
+def decoded(name: str, found: Any, form: str, shape: tuple[int, ...]) -> Array:
+    packed = FORMATS[form].blocks.packed(form, shape, lambda field: found[f"{name}.{field}"])
+    return packed.decoded()
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -71,8 +73,7 @@ def test_a_model_computes_what_its_blocks_stand_for(form: str) -> None:
     assert all(0 < e.apart < LARGEST[form] for e in found.errors)
     assert found.weights["conv.weight"] is given["conv.weight"]
     meant = given | {
-        e.name: decoded(e.name, found.weights, form).reshape(given[e.name].shape)
-        for e in found.errors
+        e.name: decoded(e.name, found.weights, form, given[e.name].shape) for e in found.errors
     }
     inputs = {
         "ids": np.array([3, 39, 0], np.int64),
@@ -81,7 +82,7 @@ def test_a_model_computes_what_its_blocks_stand_for(form: str) -> None:
     expected = evaluate(model.entries[0][1], inputs, meant)
     graph = found.traced.entries[0][1]
     lowered = lower_model(found.traced, {}, target=parse_target("cpu")).lowered
-    weights = dict(found.weights)
+    weights = {name: found.weights[name] for name in found.weights}
     for results in (
         evaluate(graph, inputs, weights),
         run_entry(lowered, inputs, weights),
@@ -116,10 +117,9 @@ def test_blocks_of_ggml_keep_their_values(form: str, made: Any, stored: int) -> 
     rng = np.random.default_rng(2)
     data = made(rng, 300)
     values = dequantised(data.reshape(-1), ELEMENTS[stored]).reshape(10, -1)
-    fields, error = encoded("w", values, FORMATS[form])
+    packed, error = encoded("w", values, FORMATS[form])
     assert error.apart == 0
-    again = decoded("w", {f"w.{f}": a for f, a in fields.items()}, form)
-    np.testing.assert_array_equal(again, values.reshape(-1, BLOCK))
+    np.testing.assert_array_equal(packed.decoded(), values)
 
 
 def test_what_is_kept_stays_as_it_is() -> None:
@@ -136,7 +136,7 @@ def test_what_is_kept_stays_as_it_is() -> None:
 def test_what_is_refused() -> None:
     model = traced()
     given = floats(model)
-    with pytest.raises(BadArgument, match="one of q8, q4"):
+    with pytest.raises(BadArgument, match="one of q8, q4, f32"):
         quantised(model, given, "q3")
     with pytest.raises(BadArgument, match="keep cannot be hea"):
         quantised(model, given, "q8", ["hea"])
@@ -151,6 +151,86 @@ def test_what_is_refused() -> None:
 
 def test_a_block_of_zeros_is_zero() -> None:
     for form in FORMATS.values():
-        fields, error = encoded("w", np.zeros((2, 64), np.float32), form)
+        packed, error = encoded("w", np.zeros((2, 64), np.float32), form)
         assert error.apart == 0
-        assert not form.decode({f: a.reshape(4, *a.shape[2:]) for f, a in fields.items()}).any()
+        assert not packed.decoded().any()
+
+
+# --- files that hold blocks -----------------------------------------------------------------------
+
+BLOCKS = {e.name: e for e in ELEMENTS.values() if e.blocks}
+
+
+def sensible(rng: np.random.Generator, name: str, rows: int, count: int) -> Array:
+    """Random blocks in rows, whose scales are small numbers."""
+    element = BLOCKS[name]
+    data = rng.integers(0, 256, (rows * count, element.bytes), np.uint8)
+    halves = {
+        "Q4_1": (0, 2), "Q5_1": (0, 2), "Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2),
+        "Q5_K": (0, 2), "Q6_K": (208,), "TQ1_0": (52,), "TQ2_0": (64,), "MXFP4": (),
+    }  # fmt: skip
+    for at in halves.get(name, (0,)):
+        scales = (rng.standard_normal(len(data)) * 0.01).astype(np.float16)
+        data[:, at : at + 2] = scales[:, None].view(np.uint8)
+    if name == "MXFP4":
+        data[:, 0] = rng.integers(118, 123, len(data))
+    return data.reshape(rows, -1)
+
+
+def stored(tmp_path: Path, name: str, rows: int = 24, width: int = 256) -> lg.Weights:
+    """A table and a matrix in blocks of one type, and a vector of floats."""
+    rng = np.random.default_rng(3)
+    writer = gguf.GGUFWriter(tmp_path / "w.gguf", "none")
+    for tensor in ("table.weight", "up.weight"):
+        data = sensible(rng, name, rows, width // BLOCKS[name].items)
+        writer.add_tensor(tensor, data, raw_dtype=Kind[name])
+    writer.add_tensor("up.bias", rng.standard_normal(rows).astype(np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return lg.open_weights(tmp_path / "w.gguf")
+
+
+class Tied(nn.Module):
+    """Rows of a table go through a layer; the table is what scores are of as well."""
+
+    def __init__(self) -> None:
+        self.table = nn.Embedding(24, 256)
+        self.up = nn.Linear(256, 24)
+
+    def forward(self, ids: lg.Tensor) -> dict[str, lg.Tensor]:
+        x = self.table(ids)
+        return {"up": self.up(x), "scores": x @ self.table.weight.T}
+
+
+def tied() -> lg.Traced:
+    net = Tied()
+    model = lg.Model("tied", net)
+
+    @model.entry(ids=lg.spec(2, dtype=lg.i64, range=(0, 24)))
+    def forward(ids: lg.Tensor) -> dict[str, lg.Tensor]:
+        return net(ids)
+
+    return model.trace()
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_blocks_of_a_file_stay_blocks(tmp_path: Path, name: str) -> None:
+    """Fields in place of weights; their values are `gguf`'s bit for bit, and the model computes with them."""
+    opened = stored(tmp_path, name)
+    found = quantised(tied(), opened, None)
+    assert isinstance(found.weights, lg.Weights)
+    names = {w.name for w in found.traced.weights}
+    assert {"table.weight.quants", "table.weight.scales", "up.bias"} <= names
+    assert "table.weight" not in names
+    read = {n: found.weights[n] for n in names}
+    for w in found.traced.weights:
+        assert (read[w.name].shape, read[w.name].dtype) == (w.shape, w.dtype.numpy)
+    bits = sum(8 * read[n].nbytes for n in names if n.startswith("up.weight")) / (24 * 256)
+    element = BLOCKS[name]
+    assert bits <= 8 * element.bytes / element.items + 0.6
+    inputs = {"ids": np.array([5, 23], np.int64)}
+    expected = evaluate(tied().entries[0][1], inputs, {n: opened[n] for n in opened})
+    for field, y in evaluate(found.traced.entries[0][1], inputs, read).items():
+        np.testing.assert_allclose(y, expected[field], rtol=0, atol=1e-5 * np.abs(y).max())

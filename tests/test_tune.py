@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,15 +26,20 @@ from lumigen.lower.assemble import CutUp, LoweredModel, assemble
 from lumigen.plan import Illegal
 from lumigen.printer.tile import show
 from lumigen.region import Region
-from lumigen.search import host, winners
+from lumigen.search import database, host, measured, winners
 from lumigen.search.asked import asked_for
 from lumigen.search.book import Book, Found, book_of, key_of, text_of
 from lumigen.search.choice import Choice, beginnings, candidate_of, near
 from lumigen.search.climb import GAIN, Climb, Space
 from lumigen.search.export import exported
+from lumigen.search.features import ROOFLINE
+from lumigen.search.jobs import Timed
+from lumigen.search.measured import MeasuredRow
+from lumigen.search.models import Search, model_of
+from lumigen.search.rank import Measured
 from lumigen.search.samples import samples_of
-from lumigen.search.trial import Timed, Trials
-from lumigen.search.tune import Search, Terms, model_of, tune
+from lumigen.search.trial import Trials
+from lumigen.search.tune import Terms, tune
 from lumigen.target import HOST, parse_target
 from lumigen.targets.cpu.device import CPU
 from lumigen.targets.cuda import measuring
@@ -160,6 +166,7 @@ def test_a_choice_that_the_space_has_no_more_is_left_out() -> None:
         replace(first, plans=((0, 10_000),)),
         replace(first, plans=((7, 0),)),
         replace(first, schedules=()),
+        replace(first, schedules=tuple(s.at("lanes", 0) for s in first.schedules)),
         replace(
             first, schedules=tuple(replace(s, tile=(("nothing", 1),)) for s in first.schedules)
         ),
@@ -238,13 +245,13 @@ def test_a_wrong_choice_is_dropped_and_the_others_of_its_trial_stay() -> None:
 
 # ---- trials ----
 
-CRASH, HANG = "__builtin_trap();", 'for (;;) asm volatile("");'
+OVERRUN, HANG = "for (char* p = scratch;; p += 4096) *p = 1;", 'for (;;) asm volatile("");'
 
 
-def trials_of(model: LoweredModel) -> Trials:
+def trials_of(model: LoweredModel, workers: int = 1) -> Trials:
     kernels = {k.name: k for k in model.kernels}
     samples = {p.entry: samples_of(p, kernels, 1 << 20) for p in model.programs}
-    return Trials(HOST, host.MEASURING, samples, 1)
+    return Trials(HOST, host.MEASURING, samples, 1, workers=workers)
 
 
 def exponentials() -> LoweredModel:
@@ -252,7 +259,7 @@ def exponentials() -> LoweredModel:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("body", [CRASH, HANG, ""])
+@pytest.mark.parametrize("body", [OVERRUN, HANG, ""])
 def test_a_trial_that_goes_wrong_loses_itself_alone(body: str) -> None:
     model = exponentials()
     with trials_of(model) as trials:
@@ -260,7 +267,8 @@ def test_a_trial_that_goes_wrong_loses_itself_alone(body: str) -> None:
         assert good is not None
         assert trials.begin(good) is not None
         trials.limit = 2.0
-        unit = f'#include <cstdint>\nextern "C" void run_kernel(const void*, int64_t, char*) {{ {body} }}\n'
+        head = 'extern "C" void run_kernel(const void*, int64_t, char* scratch)'
+        unit = f"#include <cstdint>\n{head} {{ (void)scratch; {body} }}\n"
         spoilt = {n: replace(k, library=compiled(unit)) for n, k in good.kernels.items()}
         bad = replace(good, kernels=spoilt)
         found = trials.run(bad)
@@ -268,6 +276,23 @@ def test_a_trial_that_goes_wrong_loses_itself_alone(body: str) -> None:
         after = trials.run(good)
         assert after is not None
         assert not after.wrong
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_loses_nothing() -> None:
+    model = exponentials()
+    with trials_of(model, 2) as trials, ThreadPoolExecutor(2) as pool:
+        (good,) = trials.build([model])
+        assert good is not None
+        assert trials.begin(good) is not None
+        dying = trials.crew[0]
+        assert dying.process is not None
+        dying.process.kill()
+        dying.told = ("no target", "1", "False", "0")  # and it does not begin again
+        found = [*pool.map(trials.run, [good] * 6)]
+        assert all(t is not None and not t.wrong for t in found)
+        assert trials.workers == 1
+        assert len(trials.lost) == 1
 
 
 @pytest.mark.slow
@@ -300,7 +325,7 @@ def test_a_search_gives_a_book_of_what_is_faster(tmp_path: Path, monkeypatch: An
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LUMIGEN_CACHE", str(tmp_path))
-    return winners.database()
+    return database.database()
 
 
 FOUND = Found(Choice(1, ((0, 2),), ()), 1.0, 2.0)
@@ -343,17 +368,37 @@ def test_winners_of_another_day_are_not_of_today(
 @pytest.mark.parametrize("content", [b"no database", b"SQLite format 3\0" + bytes(2000)])
 def test_a_database_that_cannot_be_read_is_set_aside(kept: Path, content: bytes) -> None:
     kept.write_bytes(content)
-    assert known(1.0) == Book({})
+    said: list[str] = []
+    assert winners.known(HERE, 1.0, said.append).book == Book({})
+    assert len(said) == 1, "in one line"
     keep({"a": FOUND}, 1.0)
     assert known(1.0) == Book({"a": FOUND})
     assert kept.with_suffix(".unreadable").read_bytes() == content
+
+
+def test_what_is_remembered_and_says_nothing_is_left_out(kept: Path) -> None:
+    keep({"a": FOUND, "b": FOUND}, 60.0)
+    row = MeasuredRow("a", FOUND.choice, {ROOFLINE: 1.0}, (1.0, 2.0))
+    measured.keep("here", [row, replace(row, region="b", seconds=())])
+    poison = ("{", "[]", '{"first": -1}', '{"first": 0, "plans": [[0]]}', "null", "NaN")
+    with sqlite3.connect(kept) as other:
+        other.execute("update winner set found = ? where region = 'b'", (poison[0],))
+        for text in poison:
+            values = (text, text, text, text)
+            other.execute("insert into measured values ('here', 'a', ?, ?, ?, ?)", values)
+    other.close()
+    said: list[str] = []
+    assert winners.known(HERE, 1.0, said.append).book == Book({"a": FOUND})
+    assert said == ["what was remembered of region b says nothing, and is searched anew"]
+    assert measured.known("here") == [Measured("a", row.features, 1.0)]
+    assert measured.of_region("here", "a") == {FOUND.choice: (1.0, 2.0)}
 
 
 def test_a_database_that_is_in_use_or_out_of_reach_is_left(
     kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keep({"a": FOUND}, 1.0)
-    monkeypatch.setattr(winners, "SECONDS", 0.1)
+    monkeypatch.setattr(database, "SECONDS", 0.1)
     with sqlite3.connect(kept, isolation_level=None) as other:
         other.execute("begin exclusive")
         assert known(1.0) == Book({})

@@ -22,6 +22,15 @@ def traced(
     return trace_entry(Entry("entry", function, tuple(inputs.items())), names)
 
 
+def packed(model: LoweredModel, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The weights as kernels read them, by the names of their stored forms."""
+    return {
+        s.name: fast_lane.pack(s, weights[s.weight.name])
+        for s in model.weights
+        if s.weight.name in weights
+    }
+
+
 def run_entry(
     model: LoweredModel,
     inputs: Mapping[str, np.ndarray],
@@ -39,11 +48,12 @@ def run_entry(
     """
     (program,) = (p for p in model.programs if entry in {None, p.entry})
     kernels = {k.name: k.program for k in model.kernels}
-    stored = {
-        s.name: fast_lane.pack(s, weights[s.weight.name])
-        for s in model.weights
-        if s.weight.name in weights
-    }
+    if model.opening is not None:
+        weights = {
+            **weights,
+            **interp_program.run(model.opening, kernels, packed(model, weights), {}, {}),
+        }
+    stored = packed(model, weights)
     dims = {**bind_dims(program.inputs, inputs), THREADS: threads}
     meanings = {k.name: k.region for k in model.kernels} if by_region else None
     return interp_program.run(

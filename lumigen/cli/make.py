@@ -32,7 +32,7 @@ from lumigen.original import check as compared
 from lumigen.page import page_of, write_page
 from lumigen.printer.amount import duration, number, size
 from lumigen.progress import Stages
-from lumigen.quantise import FORMATS, quantised, worst
+from lumigen.quantise import FLOATS, FORMATS, quantised, worst
 from lumigen.summary import Summary
 from lumigen.target import parse_target
 
@@ -65,6 +65,11 @@ def new(name: str, as_json: bool) -> None:
 @click.option(
     "--build/--no-build", default=True, help="Compile the emitted project, or only emit it."
 )
+@click.option(
+    "--isa",
+    metavar="NAME",
+    help="Build kernels for one instruction set, native for this processor's best; by default for all.",
+)
 @click.option("--embed-weights", is_flag=True, help="Put the weights into the library.")
 @click.option("--force", is_flag=True, help="Overwrite emitted files that were edited.")
 @click.option(
@@ -91,14 +96,14 @@ def new(name: str, as_json: bool) -> None:
 )
 @click.option(
     "--weights-dtype",
-    type=click.Choice(list(FORMATS)),
-    help="Store matrices of weights in blocks of 8 or 4 bits.",
+    type=click.Choice([*FORMATS, FLOATS]),
+    help="Store matrices of weights in blocks of 8 or 4 bits, or blocks of a file as floats.",
 )
 @click.option(
     "--keep",
     multiple=True,
     metavar="NAME",
-    help="With --weights-dtype: a weight that stays as it is, a part of its name or a pattern.",
+    help="A weight that is floats, a part of its name or a pattern.",
 )
 @click.option(
     "--explain",
@@ -122,6 +127,7 @@ def compile_command(
     dtype: str,
     output: str | None,
     build: bool,
+    isa: str | None,
     embed_weights: bool,
     force: bool,
     tune: float | None,
@@ -137,7 +143,7 @@ def compile_command(
 ) -> None:
     """Emit a model as a C++ project and build it."""
     _check_options(dtype, weights, explain=explain, check=check)
-    _check_quantised(weights_dtype, keep, check=check)
+    _check_quantised(weights_dtype, check=check)
     if explain:
         tell = say_of_checkpoint if is_checkpoint(model_file) else say_explained
         tell(model_file, settings, dims, as_json=as_json)
@@ -156,11 +162,11 @@ def compile_command(
             if not as_json:
                 result(f"{as_rows(checked)}\n")
         traced, errors = model.trace(), ""
-        if weights_dtype:
+        if weights_dtype or opened is not None:
             with stages.stage("quantise"):
                 found = quantised(traced, opened, weights_dtype, keep)
             traced, opened = found.traced, found.weights
-            errors = worst(found.errors, weights_dtype)
+            errors = worst(found.errors, weights_dtype or "")
         summary = compile_project(
             traced,
             directory=Path(output) if output else None,
@@ -177,6 +183,7 @@ def compile_command(
             schedules=schedules,
             seed=seed,
             cold=cold,
+            isa=isa,
         )
     for note in filter(None, (way, errors, summary.note, *stages.said)):
         say(f"note: {note}")
@@ -195,11 +202,7 @@ def compile_command(
         result(as_text(summary))
 
 
-def _check_quantised(weights_dtype: str | None, keep: tuple[str, ...], *, check: bool) -> None:
-    if keep and not weights_dtype:
-        raise BadArgument(
-            op="compile", name="--keep", value=keep[0], expected="--weights-dtype too"
-        )
+def _check_quantised(weights_dtype: str | None, *, check: bool) -> None:
     if check and weights_dtype:
         expected = "no --check, which compares with the floats of the original"
         raise BadArgument(
@@ -360,8 +363,8 @@ def show(
     with progress(quiet=quiet) as listener:
         stages = Stages(listener)
         with stages.stage("trace"):
-            model, _, way, _ = load(model_file, settings, weights, dims, trust=trust)
-            traced = model.trace()
+            model, opened, way, _ = load(model_file, settings, weights, dims, trust=trust)
+            traced = quantised(model.trace(), opened, None).traced
         if html is not None:
             options = {"target": row.text}
             compilation = lower_model(traced, options, stages, row, dtype=BY_NAME[dtype])

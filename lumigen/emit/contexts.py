@@ -420,6 +420,7 @@ class ModelContext:
     cases: tuple[CaseContext, ...]
     weights: tuple[WeightContext, ...]
     file_weights: tuple[WeightContext, ...]  # one for each tensor of an original weights file
+    opening: EntryContext | None  # what weights are made by when a model is opened
     states: tuple[StateContext, ...]
     counters_at: int | None  # in the block of states, which has so many bytes
     state_bytes: int

@@ -170,7 +170,7 @@ def _start(slot: Slot) -> str:
 
 def ways(model: CompiledModel) -> Iterator[tuple[Program, Variant, Launch]]:
     """Every launch, in the order in which entries state them."""
-    for program in model.programs:
+    for program in model.every_program:
         for variant in (v for g in program.groups for v in g.variants):
             for launch in variant.launches:
                 yield program, variant, launch

@@ -356,7 +356,8 @@ def _value(
             return f"data_of<{ctype}>(*{spelling.ports[name]})"
         case WeightArg(stored, base):
             begin = begin or (integer(base) if base else "")
-            return f"weights.get<{ctype}>({which or f'k_{stored}'})" + f" + {begin}" * bool(begin)
+            way = "made" if parameter.changed else "get"
+            return f"weights.{way}<{ctype}>({which or f'k_{stored}'})" + f" + {begin}" * bool(begin)
         case StateArg(name):
             return f"call.state<{ctype}>({which or f'k_{spelling.states[name]}'})"
         case CounterArg(number):

@@ -118,7 +118,7 @@ def _state(state: StateInfo) -> dict[str, object]:
 
 def weights_of(model: CompiledModel) -> list[dict[str, object]]:
     """A row for each form in which kernels read a weight."""
-    return [_weight(s) for s in model.weights]
+    return [_weight(s) for s in model.read]
 
 
 def _weight(stored: Stored) -> dict[str, object]:

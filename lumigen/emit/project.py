@@ -32,6 +32,7 @@ from lumigen.emit.environment import render_project_file
 from lumigen.emit.example import example_context
 from lumigen.emit.launches import one_line, source_lines
 from lumigen.emit.loops import state_names, state_offsets
+from lumigen.emit.opening import opening_context
 from lumigen.emit.text_program import FOLDER, text_context, text_files, tokenizer_file
 from lumigen.emit.vectors import Vector
 from lumigen.errors import BadArgument, LoweringFailed
@@ -121,6 +122,8 @@ def render_project(
                 of=replace(entry, vectors=entry.originals),
                 name=f"{entry.name}_original",
             )
+    if context.opening is not None:
+        files["src/made_weights.cpp"] = render("src/made_weights.cpp.j2", entry=context.opening)
     for case in context.first_cases:
         place = f"tests/vectors/kernels/{case.kernel}.h"
         files[place] = render("tests/kernel_vectors.h.j2", of=case, name=case.kernel)
@@ -188,6 +191,7 @@ def model_context(
     """The model as the templates see it."""
     runtime = sorted(p.name for p in runtime_files(model) if p.suffix == ".cpp")
     weights = tuple(_weight(s, model) for s in model.weights)
+    read = (w for w, s in zip(weights, model.weights, strict=True) if not s.weight.made)
     offsets, counters_at = state_offsets(model)
     return ModelContext(
         name=model.name,
@@ -203,7 +207,8 @@ def model_context(
         kernels=tuple(_kernel(k, model.target) for k in model.kernels),
         cases=cases(model, kernel_vectors),
         weights=weights,
-        file_weights=tuple({w.name_literal: w for w in weights}.values()),
+        file_weights=tuple({w.name_literal: w for w in read}.values()),
+        opening=opening_context(model),
         states=tuple(
             _state(s, model, offset) for s, offset in zip(model.states, offsets, strict=True)
         ),
@@ -278,6 +283,7 @@ def _weight(stored: Stored, model: CompiledModel) -> WeightContext:
         string(packed_name(stored, model.weights)),
         string(manifest.packing(stored)),
         integer(stored.bytes),
+        "true" if weight.made else "false",
     )
     return WeightContext(
         name=stored.name,

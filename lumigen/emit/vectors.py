@@ -50,7 +50,7 @@ def vectors(
     model: CompiledModel, graphs: Sequence[tuple[str, Graph]]
 ) -> dict[str, tuple[Vector, ...]]:
     """For each entry those at the least dims and at small odd ones, unless they are too much work."""
-    names = dict.fromkeys(s.weight.name for s in model.weights)
+    names = dict.fromkeys(s.weight.name for s in model.read)
     streams = {name: i for i, name in enumerate(names, WEIGHT_STREAM)}
     made: dict[str, Array] = {}
     out: dict[str, tuple[Vector, ...]] = {}

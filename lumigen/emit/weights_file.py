@@ -140,7 +140,7 @@ def pack_weights(model: CompiledModel, arrays: Mapping[str, Array], source: str)
     """
     tensors: list[_PackedTensor] = []
     metadata: dict[str, str] = {}
-    for stored in model.weights:
+    for stored in model.read:
         tensor = _stored_tensor(stored, model, arrays, source)
         if all(t.name != tensor.name for t in tensors):
             tensors.append(tensor)

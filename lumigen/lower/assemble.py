@@ -38,6 +38,7 @@ from lumigen.lower.parts import Part, take_parts
 from lumigen.lower.periodic import periodic
 from lumigen.lower.pieces_in_place import place_pieces
 from lumigen.lower.plan_region import Candidate
+from lumigen.lower.prepare import OPENING
 from lumigen.lower.retype import retype_temporaries
 from lumigen.lower.skeletons import Skeletons
 from lumigen.lower.slices import Slice, take_slices
@@ -158,6 +159,11 @@ class LoweredModel:
     kernels: tuple[LoweredKernel, ...]
     states: tuple[StateInfo, ...] = ()
     counters: int = 0  # of blocks that are done, of all launches that count some
+    opening: Program | None = None  # what a model computes of its weights when it is opened
+
+    @property
+    def every_program(self) -> tuple[Program, ...]:
+        return (*self.programs, *([self.opening] if self.opening else []))
 
 
 def assemble(
@@ -167,12 +173,14 @@ def assemble(
     dtype: DType = f32,
     architectures: tuple[str, ...] = (),
     pick: Pick = heuristic,
+    made: Graph | None = None,
 ) -> LoweredModel:
     """Lower every entry of a model; temporaries of f32 are stored as `dtype`.
 
     Each of `architectures` may have kernels of its own, with a guard. `pick` says which candidate a region runs as.
+    `made` computes weights of the entries from the others, by their names.
     """
-    return CutUp.of(entries, device, dtype, architectures).lowered(pick)
+    return CutUp.of(entries, device, dtype, architectures, made).lowered(pick)
 
 
 @dataclass(frozen=True)
@@ -181,6 +189,7 @@ class CutUp:
 
     model: _Model
     entries: tuple[tuple[str, Graph, _Prepared], ...]
+    opening: tuple[Graph, _Prepared] | None = None
 
     @staticmethod
     def of(
@@ -188,10 +197,13 @@ class CutUp:
         device: Device,
         dtype: DType,
         architectures: tuple[str, ...],
+        made: Graph | None = None,
     ) -> CutUp:
-        """The regions of all entries."""
-        model = _Model(device, dtype, architectures)
-        return CutUp(model, tuple((name, graph, model.prepare(graph)) for name, graph in entries))
+        """The regions of all entries, and of what weights are `made` by."""
+        names = frozenset(name for name, _ in made.outputs) if made else frozenset[str]()
+        model = _Model(device, dtype, architectures, made=names)
+        cut = tuple((name, graph, model.prepare(graph)) for name, graph in entries)
+        return CutUp(model, cut, (made, model.prepare(made)) if made else None)
 
     def lowered(self, pick: Pick = heuristic) -> LoweredModel:
         """The model with the candidates that are picked."""
@@ -204,11 +216,14 @@ class CutUp:
             labels=of.labels,
             parts=of.parts,
             permuted=of.permuted,
+            made=of.made,
         )
         programs = tuple(model.entry(*entry) for entry in self.entries)
+        opening = model.opening(*self.opening) if self.opening else None
         kernels = tuple(replace(k, lines=tuple(model.lines[k.name])) for k in model.kernels)
         states = states_of(tuple((name, graph) for name, graph, _ in self.entries))
-        return LoweredModel(programs, tuple(model.stored.values()), kernels, states, model.counters)
+        weights = tuple(model.stored.values())
+        return LoweredModel(programs, weights, kernels, states, model.counters, opening)
 
 
 def states_of(entries: tuple[tuple[str, Graph], ...]) -> tuple[StateInfo, ...]:
@@ -279,6 +294,7 @@ class _Model:
         default_factory=dict[str, dict[SourceLocation, None]]
     )
     counters: int = 0
+    made: frozenset[str] = frozenset()  # the weights that are in no file
     skeletons: Skeletons = field(init=False)
     beside: Callable[[Region], bool] = field(init=False)
 
@@ -333,6 +349,12 @@ class _Model:
         )
         outputs = tuple(Port(out, e.shape, e.dtype) for out, e in graph.outputs)
         return Program(name, inputs, outputs, dims, groups, slots)
+
+    def opening(self, graph: Graph, found: _Prepared) -> Program:
+        """The program that writes weights as other kernels read them, or as they are packed from."""
+        for name, e in graph.outputs:
+            self.store_weight(Buffer(name, Role.WEIGHT, e.shape, e.dtype), None)
+        return self.entry(OPENING, graph, found)
 
     def label(self, b: Buffer, labels: Mapping[str, str]) -> str:
         """What the model calls what a buffer holds; empty where it says nothing."""
@@ -459,7 +481,8 @@ class _Model:
         stem = "".join(c if c.isalnum() else "_" for c in b.name)
         name = f"w_{stem}_panels" if panels else f"w_{stem}"
         name += "_weight" * name.endswith(("_dim", "_port"))  # as constants of dims and ports do
-        info = WeightInfo(b.name, tuple(int(d.const) for d in b.dims), b.dtype)
+        shape = tuple(int(d.const) for d in b.dims)
+        info = WeightInfo(b.name, shape, b.dtype, b.name in self.made)
         # some are stored in another layout, or are of a weight whose name differs in punctuation
         unique = numbered(name, {s.name for s in self.stored.values()})
         stored = self.stored[b.name, panels] = Stored(unique, info, panels)

@@ -20,11 +20,13 @@ from lumigen.region import (
     Expr,
     Holds,
     Index,
+    Intrinsic,
     Monoid,
     Prim,
     Read,
     Reduce,
     Role,
+    buffers_of,
     children,
     free_axes,
     is_zero,
@@ -61,6 +63,22 @@ def is_cheap(e: Expr, storing: Storing) -> bool:
     read = [volume_of(x.source.dims) for x in inside if isinstance(x, Read)]
     once = volume(free_axes(e)) <= max(read, default=volume(free_axes(e)))
     return simple and few and once and not costly and not joins
+
+
+def is_unpacked(e: Expr, storing: Storing) -> bool:
+    """Whether weights are made floats of, in some steps, from fewer bytes than these have."""
+    inside = walk([e])
+    steps = [x for x in inside if isinstance(x, Prim | Choose | Holds | Intrinsic)]
+    others = (Read, Const, Index)
+    if len(steps) > storing.unpacked or len(steps) + sum(
+        isinstance(x, others) for x in inside
+    ) < len(inside):
+        return False
+    sources = {b for x in inside for b in buffers_of(x)}
+    if not sources or any(b.role is not Role.WEIGHT for b in sources):
+        return False
+    read_in = sum(volume_of(b.dims) * b.dtype.itemsize for b in sources)
+    return read_in < volume(free_axes(e)) * f32.itemsize
 
 
 def multiplied_as(*operands: Expr) -> DType:

@@ -27,6 +27,7 @@ from lumigen.lower.contractions import (
     is_plain,
     is_product_of_one_row,
     is_scored,
+    is_unpacked,
     product_factors,
     reductions_beside,
     volume,
@@ -479,6 +480,8 @@ def _found_mapped(g: CutGraph, skeletons: Skeletons, n: Node) -> bool:
         return False
     factors = [u for u in g.users[n] if u.op is Op.MUL and u not in g.cut]
     products = dict.fromkeys(p for u in factors for p in g.users[u])
+    if _is_unpacked_by(g, skeletons, n, products):
+        return True
     if len(factors) < len(g.users[n]) or not products:
         return False
     for p in products:
@@ -496,6 +499,13 @@ def _found_mapped(g: CutGraph, skeletons: Skeletons, n: Node) -> bool:
     if any(a in shown or not set(inside).issuperset(g.users[a]) for a in of_rows):
         return False  # some of it is wanted elsewhere
     return all(skeletons.computes(g.region(p)) for p in products)
+
+
+def _is_unpacked_by(g: CutGraph, skeletons: Skeletons, n: Node, products: Iterable[Node]) -> bool:
+    """Whether each product of weights in fewer bytes makes floats of them: whoever else reads them does it too."""
+    of_n = [p for p in products if p.op is Op.SUM_REDUCE and n in [f for f, _ in g.factors(p)]]
+    unpacked = bool(of_n) and is_unpacked(g.inlined(n)[1], skeletons.storing)
+    return unpacked and all(is_product(g, skeletons, p) for p in of_n)
 
 
 def _folded_together(

@@ -120,6 +120,8 @@ class Device:
             return builder.build(plan, sizes)
         except NotRealised as why:
             return why.illegal
+        except ZeroDivisionError:  # a file of schedules may say anything
+            return Illegal(f"{sizes.builder} has a size that no whole part fits in: {sizes.tile}")
 
     def realise(self, found: Candidate) -> tuple[Built, ...] | Illegal:
         """The kernels of a candidate in launch order, or why one of them cannot be."""

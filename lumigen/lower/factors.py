@@ -13,23 +13,32 @@ scale of a block is then read once for the block, and what lies in its bits is f
 
     sum over k of x[k]*q[k]*s[k//32]
     sum over k_outer, k_inner of x[32*k_outer + k_inner]*q[32*k_outer + k_inner]*s[k_outer]
+
+A short factor that conditions ask for, as the half of a byte that a number lies in, is written out: then the byte is
+read once for both halves, and nothing is asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from lumigen.index import Axis, Ix, Quotient, Remainder, ix
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.scope import address
+from lumigen.machine import Vectors
+from lumigen.ops import Op
 from lumigen.region import (
+    Choose,
     Expr,
+    Holds,
+    Monoid,
     Read,
     Reduce,
     Region,
     Scan,
     Store,
+    prim,
     rebuild,
     reduce,
     substitute,
@@ -73,14 +82,16 @@ def _parts(store: Store) -> Iterator[tuple[Axis, Ix]]:
                 yield axis, size
 
 
-def split_reductions(region: Region, least: int) -> Region:
-    """The region, its reductions over factors of their axes, of which the innermost have `least` points or more."""
+def split_reductions(region: Region, vectors: Vectors) -> Region:
+    """The region, its reductions over factors of their axes, of which the innermost are long enough for vectors."""
     memo: dict[Expr, Expr] = {}
 
     def visit(e: Expr) -> Expr:
         if e not in memo:
             out = rebuild(e, visit, lambda i: i)
-            memo[e] = _over_factors(out, least) if isinstance(out, Reduce) else out
+            if isinstance(out, Reduce):
+                out = _written_out(_over_factors(out, vectors.divided), vectors.written)
+            memo[e] = out
         return memo[e]
 
     if any(isinstance(e, Scan) for e in walk(s.value for s in region.stores)):
@@ -91,35 +102,86 @@ def split_reductions(region: Region, least: int) -> Region:
 
 def _over_factors(r: Reduce, least: int) -> Reduce:
     """The reduction over factors of its axes; as it is where reads would divide these too."""
-    out = r
-    while sizes := list(_divisors(out)):
+    bounded = frozenset(a for c in r.where for a in c.slack.axes)
+    found = factored(r.body, r.axes, least, bounded)
+    if found is None or found.axes == r.axes:
+        return r
+    out = reduce(r.monoid, found.axes, found.body, r.dtype, r.where)
+    return out if isinstance(out, Reduce) else r
+
+
+@dataclass(frozen=True)
+class Factored:
+    """A value over factors of axes, and where in these axes the points of the factors are."""
+
+    axes: tuple[Axis, ...]
+    body: Expr
+    places: Mapping[Axis, Ix]
+
+
+def factored(
+    body: Expr, axes: tuple[Axis, ...], least: int, bounded: frozenset[Axis] = frozenset()
+) -> Factored | None:
+    """The value over factors of the axes but for `bounded`, of which the inner ones have `least` points or more.
+
+    None where there are shorter ones, or where reads would divide what is left. Nothing is divided by where none does.
+    """
+    places = {a: ix(a) for a in axes}
+    while sizes := list(_divisors(body, axes, bounded)):
         axis, size = max(sizes, key=lambda found: found[1].const)
+        if size.const < least:
+            return None
         outer = Axis(f"{axis.name}_outer", axis.extent // size)
         inner = Axis(f"{axis.name}_inner", size)
-        body = substitute(out.body, {axis: ix(outer) * size + inner})
-        axes = tuple(x for a in out.axes for x in ((outer, inner) if a == axis else (a,)))
-        divided = reduce(out.monoid, axes, body, out.dtype, out.where)
-        if not isinstance(divided, Reduce) or size.const < least:
-            return r
-        out = divided
-    return out if out is r or not any(_parted(out)) else r
+        both = {axis: ix(outer) * size + inner}
+        body = substitute(body, both)
+        places = {a: i.substitute(both) for a, i in places.items()}
+        axes = tuple(x for a in axes for x in ((outer, inner) if a == axis else (a,)))
+    divided = len(axes) > len(places) and any(_parted(body, axes))
+    return None if divided else Factored(axes, body, places)
 
 
-def _parted(r: Reduce) -> Iterator[Quotient | Remainder]:
-    """What the body reads at that divides an expression of the reduction's own axes."""
-    for e in walk([r.body]):
+def asked_for(body: Expr, axes: Iterable[Axis], most: int) -> tuple[Axis, ...]:
+    """The axes of up to so many points that alone decide a choice."""
+    asked = (e.condition for e in walk([body]) if isinstance(e, Choose))
+    alone = (c.axes for e in asked if isinstance(e, Holds) for c in e.conditions)
+    found = {a for axes in alone if len(axes) == 1 for a in axes}
+    return tuple(a for a in axes if a in found and a.extent.is_const and a.extent.const <= most)
+
+
+def _written_out(r: Reduce, most: int) -> Expr:
+    """The sum, of an axis of up to so many points that a choice asks for the terms of all of them added up."""
+    if r.monoid is not Monoid.SUM or not r.dtype.is_float:
+        return r
+    bounded = {a for c in r.where for a in c.slack.axes}
+    axes = asked_for(r.body, (a for a in r.axes if a not in bounded), most)
+    left, body = tuple(a for a in r.axes if a not in axes), r.body
+    if not axes or not left:
+        return r
+    for axis in axes:
+        body, *rest = (substitute(body, {axis: ix(i)}) for i in range(axis.extent.const))
+        for term in rest:
+            body = prim(Op.ADD, (body, term), r.dtype)
+    return reduce(r.monoid, left, body, r.dtype, r.where)
+
+
+def _parted(body: Expr, axes: Iterable[Axis]) -> Iterator[Quotient | Remainder]:
+    """What a value reads at that divides an expression of some axes."""
+    own = frozenset(axes)
+    for e in walk([body]):
         if isinstance(e, Read):
             for atom in address(e.source, e.at).atoms():
-                if isinstance(atom, Quotient | Remainder) and atom.numerator.axes & set(r.axes):
+                if isinstance(atom, Quotient | Remainder) and atom.numerator.axes & own:
                     yield atom
 
 
-def _divisors(r: Reduce) -> Iterator[tuple[Axis, Ix]]:
-    """The axes that the body reads at quotients or remainders of, and what divides them."""
-    bounded = {a for c in r.where for a in c.slack.axes}
-    for atom in _parted(r):
+def _divisors(
+    body: Expr, axes: tuple[Axis, ...], bounded: frozenset[Axis]
+) -> Iterator[tuple[Axis, Ix]]:
+    """The axes that a value reads at quotients or remainders of, and what divides them."""
+    for atom in _parted(body, axes):
         size = atom.denominator
-        for axis in r.axes:
+        for axis in axes:
             whole = atom.numerator is ix(axis) and size.is_const and axis not in bounded
             if whole and axis.extent % size == 0 and axis.extent != size:
                 yield axis, size

@@ -9,11 +9,13 @@ or, in a `tile`, by each task, as many as it multiplies at a time: what is compu
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import lcm
 
 from lumigen.dtype import DType, bf16, f32
 from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, maximum, minimum
 from lumigen.lower.built import Built, check
 from lumigen.lower.contract import (
+    PAIRED_DEPTH,
     PAIRED_ROWS,
     WIDTH,
     Columns,
@@ -27,12 +29,13 @@ from lumigen.lower.contract import (
     stored,
     threads_of,
     tiles,
-    whole_depth,
 )
 from lumigen.lower.contractions import is_plain, reductions_beside
+from lumigen.lower.factors import Factored
 from lumigen.lower.scope import Names, Scope, address, loops_by_value, moved
 from lumigen.lower.simt import dims_of
-from lumigen.machine import Processor
+from lumigen.lower.unpacked import factors_of, stored_in_parts, unit_of
+from lumigen.machine import Processor, Vectors
 from lumigen.plan import KernelPlan, NotRealised
 from lumigen.region import Buffer, Expr, Read, Region, Role, Store, map_expr, read, substitute
 from lumigen.schedule import Schedule
@@ -86,6 +89,7 @@ class _Made:
     k: Axis
     b_tile: Buffer
     x_tile: Buffer | None
+    parts: Factored | None  # of k, where reads divide it
 
     def stmts(self, tile: _Tile, lo: Ix, hi: Ix) -> tuple[Stmt, ...]:
         """A chunk of columns by a part of k in panels."""
@@ -95,6 +99,12 @@ class _Made:
             b = as_operand(substitute(self.value, {self.k: lo + point}), n, point)
             return (PackColumns(self.b_tile, b, n, first, tile.end, point, hi - lo),)
         of_n, of_k = Points(n, first, tile.end), Points(self.k, lo, hi)
+        if self.parts is not None:
+            x = Operand(self.x_tile, ix(0), self.x_tile.dims[1], ix(1), None)
+            made = stored_in_parts(
+                tile.tasks.scope, self.x_tile, self.parts, of_n, of_k, tile.vectors
+            )
+            return made, PackColumns(self.b_tile, x, n, ix(0), tile.end - first, self.k, hi - lo)
         at, length = (ix(n) - first, ix(self.k) - lo), self.x_tile.dims[1]
         x = Operand(self.x_tile, ix(0), length, ix(1), None)
         if is_along(self.value, n, self.k):
@@ -179,6 +189,8 @@ class _Tile:
     end: Ix
     streamed: bool
     in_parts: bool
+    vectors: Vectors
+    unit: int  # points of k that parts of it have whole
     statistics: dict[Expr, Expr]  # of rows, by where they are read
 
 
@@ -207,7 +219,9 @@ def _program(
     in_parts = any(_parts(b.k, sizes) > 1 for b in columns)
     end = minimum(ix(chunk) + sizes["chunk"], n1)
     of_rows = _statistics(found, m, mapping, tasks)
-    tile = _Tile(m, n, mapping, tasks, chunk, end, streamed, in_parts, of_rows)
+    vectors = machine.vectors
+    unit = lcm(*(unit_of(factors_of(b, vectors)) for b in columns))
+    tile = _Tile(m, n, mapping, tasks, chunk, end, streamed, in_parts, vectors, unit, of_rows)
 
     sums, epilogue = _sums(store, found, columns, elements, tile, sizes)
     rows = _rows(sums, operands, columns, tile, sizes)
@@ -313,18 +327,20 @@ def _columns_of(i: int, b: Columns, tile: _Tile, sizes: Schedule) -> Operand | _
     """B as a kernel before left it, or what a task makes it of."""
     if not _in_tile(b, sizes):
         return b.operand
-    number, each = str(i or ""), _each(b.k, sizes, in_pairs=False)
+    number, each = str(i or ""), _each(b.k, sizes, tile.unit)
+    parts = factors_of(b, tile.vectors)
     wide = -(-sizes["chunk"] // WIDTH) * WIDTH
-    dims = (each, wide) if is_along(b.value, tile.n, b.k) else (wide, each)
+    along = parts is None and is_along(b.value, tile.n, b.k)
+    dims = (each, wide) if along else (wide, each)
     b_tile = Buffer(f"b_tile{number}", Role.SCRATCH, (ix(wide), ix(each)), f32)
     x_tile = Buffer(f"w_tile{number}", Role.SCRATCH, tuple(map(ix, dims)), f32)
-    return _Made(b.value, b.k, b_tile, None if is_plain(b.value) else x_tile)
+    return _Made(b.value, b.k, b_tile, None if is_plain(b.value) else x_tile, parts)
 
 
-def _each(k: Axis, sizes: Schedule, *, in_pairs: bool) -> int:
-    """How much of k a part has: equal shares at the greatest."""
+def _each(k: Axis, sizes: Schedule, unit: int) -> int:
+    """How much of k a part has: equal shares at the greatest, of whole units."""
     each = -(-(k.extent.bounds()[1] or sizes["depth"]) // _parts(k, sizes))
-    return whole_depth(each) if in_pairs else each
+    return -(-each // unit) * unit
 
 
 def _rows(
@@ -343,7 +359,8 @@ def _rows(
     for (a, k, element), members in groups.items():
         number = str(len(out)) if len(groups) > 1 else ""
         parts = _parts(k, sizes)
-        each = _each(k, sizes, in_pairs=any(columns[i].pairs for i in members))
+        pairs = any(columns[i].pairs for i in members)
+        each = _each(k, sizes, lcm(tile.unit, PAIRED_DEPTH if pairs else 1))
         a_tile = Buffer(f"a_tile{number}", Role.SCRATCH, (ix(tile.tasks.most_rows), ix(each)), f32)
         k0 = Axis(f"k{number or 0}", maximum(k.extent, ix(1)))  # the sum of nothing is 0
         lo, hi = (ix(k0), minimum(ix(k0) + each, k.extent)) if parts > 1 else (ix(0), k.extent)

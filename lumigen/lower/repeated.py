@@ -7,13 +7,15 @@ of their points. It is asked of the regions as they are cut, with the value and 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from lumigen.graph import Node
 from lumigen.lower.contractions import volume_of
 from lumigen.lower.cut_graph import MONOIDS, CutGraph
 from lumigen.lower.skeletons import Skeletons
 from lumigen.lower.work import work
 from lumigen.machine import Steps
-from lumigen.ops import Op
+from lumigen.ops import SOURCES, Op
 from lumigen.region import Region
 
 
@@ -37,9 +39,10 @@ def repeated(g: CutGraph, skeletons: Skeletons, steps: Steps) -> list[Node]:
 def _owners(g: CutGraph) -> dict[Node, list[Node]]:
     """Values without reductions that become part of larger ones, by the regions that compute both.
 
-    Not of new versions of a state, which compute what is new alone.
+    Not of new versions of a state, which compute what is new alone; nor what weights are unpacked to.
     """
     out: dict[Node, list[Node]] = {}
+    unpacked = _unpacked(g)
     versions = {e.node for _, e in g.graph.updates}
     for root in g.roots():
         if root.op in (Op.NATIVE, Op.SCAN) or root in versions:
@@ -53,9 +56,31 @@ def _owners(g: CutGraph) -> dict[Node, list[Node]]:
             if n.op not in MONOIDS and volume_of(a.shape) < volume_of(n.shape)
         }
         for n in inside:
-            if n in grows and n is not root and n not in reduces:
+            if n in grows and n is not root and n not in reduces and n not in unpacked:
                 out.setdefault(n, []).append(root)
     return out
+
+
+def _unpacked(g: CutGraph) -> set[Node]:
+    """Values of weights alone that have more bytes than these: a run reads the weights faster than what is stored."""
+    made: dict[Node, frozenset[Node] | None] = {}
+    for n in g.order:
+        if n.op in (Op.WEIGHT, Op.CONST, Op.IOTA):
+            made[n] = frozenset({n} if n.op is Op.WEIGHT else ())
+        elif n.op in SOURCES or n.op in (Op.SCAN, Op.NATIVE):
+            made[n] = None
+        else:
+            made[n] = _together([made[e.node] for e in n.args])
+    return {n for n, of in made.items() if of and _bytes([n]) > _bytes(of)}
+
+
+def _together(sets: list[frozenset[Node] | None]) -> frozenset[Node] | None:
+    found = [s for s in sets if s is not None]
+    return frozenset[Node]().union(*found) if len(found) == len(sets) else None
+
+
+def _bytes(nodes: Iterable[Node]) -> int:
+    return sum(volume_of(n.shape) * n.dtype.itemsize for n in nodes)
 
 
 def _reducing(g: CutGraph, inside: list[Node]) -> set[Node]:

@@ -16,13 +16,13 @@ from lumigen.lower.across import across_of
 from lumigen.lower.block_fold import schedule_of_rows
 from lumigen.lower.cascade import Cascade
 from lumigen.lower.contract import Columns, Contraction, Products, find_products, is_paired
-from lumigen.lower.contractions import is_cheap, is_plain
+from lumigen.lower.contractions import is_cheap, is_plain, is_unpacked
 from lumigen.lower.pipeline import are_counted, multiplied_in
 from lumigen.lower.radix import GROUPING, blocks_of
 from lumigen.lower.row_fold import RowFold
 from lumigen.lower.scope import kernel_reductions
 from lumigen.lower.side_by_side import grids_of
-from lumigen.lower.simt import spread
+from lumigen.lower.simt import Loops, spread
 from lumigen.lower.sliding import schedule_of_sliding
 from lumigen.lower.split_scan import REDUCED
 from lumigen.lower.stream import SITES as STREAM_SITES
@@ -64,6 +64,9 @@ def schedule_of_thread(plan: KernelPlan, machine: Processor) -> Schedule:
 def _of_loops(plan: KernelPlan, machine: Processor) -> Schedule:
     """Of vector loops; those of a map may be in many stretches."""
     sizes = schedule("simt", machine.tiles.loops)
+    if (loops := Loops.of(plan)).read_in_common:
+        held = machine.tiles.held
+        return sizes.at("held", held if loops.row.extent.estimate() >= held else 1)
     folds = any(loop.carries for loop in plan.loops())
     return sizes if folds else sizes.at("stretches", machine.tiles.stretches)
 
@@ -114,7 +117,12 @@ def schedule_of_panels(found: Products, machine: Processor) -> Schedule:
 
 
 def computes_in_tiles(found: Products, machine: Processor) -> bool:
-    """Whether tasks are to compute an operand of a product without weights: each has nearly all of the other one."""
+    """Whether tasks are to compute an operand of a product without weights: each has nearly all of the other one.
+
+    Or columns that are made of weights of fewer bytes, once for many rows.
+    """
+    if unpacks_in_tiles(found, machine):
+        return True
     one, *others = found.each
     if others or not one.m_axes or kernel_reductions([one.rows, one.columns]):
         return False
@@ -128,8 +136,19 @@ def computes_in_tiles(found: Products, machine: Processor) -> bool:
     return few and (is_plain(one.rows) or columns <= again * floats["columns"])
 
 
+def unpacks_in_tiles(found: Products, machine: Processor) -> bool:
+    """Whether columns of a product are floats that tasks make of weights of fewer bytes, and the others are weights."""
+    columns = [Columns.of(c) for c in found.each if Columns.of(c).once is None]
+    if not columns or not found.each[0].m_axes or kernel_reductions(c.rows for c in found.each):
+        return False
+    return all(is_unpacked(b.value, machine.storing) for b in columns)
+
+
 def schedule_of_tiles(found: Products, machine: Processor) -> Schedule:
     """Of products whose columns each task packs: so many at a time that they stay in the second cache."""
+    if unpacks_in_tiles(found, machine):
+        sizes = schedule("panel", {**machine.tiles.unpacked, "streamed": 0}, PANELS)
+        return sizes.placed("b", "tile")
     near = schedule_of_panels(found, machine)
     return near.placed("b", "tile").at("chunk", machine.tiles.least_columns)
 

@@ -16,7 +16,7 @@ it comes). A fold with corrections takes in so many vectors of a thread in a `tu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -31,12 +31,26 @@ from lumigen.lower.stretches import Stretch, stretches
 from lumigen.lower.turns import fold_in_turns, has_corrections
 from lumigen.lower.widths import moved_of
 from lumigen.machine import Gpu, Machine, Teams
-from lumigen.plan import KernelPlan, Loop, NotRealised, Step
-from lumigen.region import Reduce, Region, Role, Store, free_axes, indices_of, walk
+from lumigen.plan import Carry, KernelPlan, Loop, NotRealised, Step
+from lumigen.region import (
+    Expr,
+    Read,
+    Reduce,
+    Region,
+    Role,
+    Store,
+    carried,
+    free_axes,
+    indices_of,
+    map_expr,
+    substitute,
+    walk,
+)
 from lumigen.schedule import Schedule
 from lumigen.tile import For, StoreTile, TileProgram, WhenLast
 
 SITES = ("visits", "lanes", "stretches")
+SITES_OF_ROWS = (*SITES, "held")
 SITES_OF_TEAMS = ("threads", "width", "vectors", "repeated", "hold", "blocks")
 SITES_OF_TURNS = ("turn",)
 
@@ -120,6 +134,36 @@ class Loops:
     def reductions(self) -> tuple[Reduce, ...]:
         return kernel_reductions(s.value for s in self.stores)
 
+    @property
+    def read_in_common(self) -> bool:
+        """Whether folds of neighbouring rows read what is the same for these, as products with one row do."""
+        if self.lane is not None or self.after or self.where or not self.of_rows or not self.rows:
+            return False
+        plain = all(_is_plain(fold) for fold in self.of_rows)
+        tiles = [c.tile for fold in self.of_rows for c in fold.carries]
+        reads = [free_axes(e) for e in walk(tiles) if isinstance(e, Read)]
+        last, folded = self.rows[-1], {a for fold in self.of_rows for a in fold.axes}
+        whole = all(a.extent == 1 for a in self.rows[:-1])
+        return plain and whole and any(last not in axes and axes & folded for axes in reads)
+
+    def run_held(self, top: Scope, span: Spans, held: int) -> tuple[For, ...]:
+        """So many rows in one loop, whose accumulators do not wait for each other; then those that are left."""
+        rows, last = self.row, self.rows[-1]
+        lo, hi = span.rows
+        places = [{last: ix(last) + number} for number in range(held)]
+        scope = inside(top, rows, self.rows)
+        for fold in self.of_rows:
+            scope.fold(_beside(fold, places))
+        for place in places:
+            stores = tuple(_moved_store(s, place) for s in self.stores)
+            fill(scope, stores, None, ())
+        whole = rows.extent % held == 0
+        end = hi if whole else lo + (hi - lo) // held * held
+        main = For(rows, lo, end, False, tuple(scope.stmts), step=held)
+        if whole:
+            return (main,)
+        return main, self.run(top, replace(span, rows=(end, hi)), shared=False, cuts=1)
+
     def run(self, top: Scope, span: Spans, *, shared: bool, cuts: int, turn: int = 0) -> For:
         """All of these rows, lanes and points after the folds; threads may have a `shared` task.
 
@@ -166,6 +210,31 @@ class Loops:
         inner = inside(scope, self.back, self.after)
         fill(inner, part.stores, lanes, part.where)
         scope.stmts.append(For(self.back, *after, False, tuple(inner.stmts)))
+
+
+def _is_plain(fold: Loop) -> bool:
+    """Whether nothing but its own sums is in it, and all of these differ from row to row."""
+    plain = not fold.body and all(c.correct is None and c.product is None for c in fold.carries)
+    return plain and all(isinstance(c.value, Reduce) for c in fold.carries)
+
+
+def _beside(fold: Loop, places: Sequence[Mapping[Axis, Ix]]) -> Loop:
+    """The folds of several places as one loop."""
+    carries, results = list[Carry](), list[tuple[Expr, Expr]]()
+    for place in places:
+        there = moved(fold, place)
+        shift = {
+            carried(i, "new", c.value.dtype): carried(i + len(carries), "new", c.value.dtype)
+            for i, c in enumerate(there.carries)
+        }
+        results += [(r, map_expr(e, shift)) for r, e in there.results]
+        carries += there.carries
+    return replace(fold, carries=tuple(carries), results=tuple(results))
+
+
+def _moved_store(s: Store, place: Mapping[Axis, Ix]) -> Store:
+    at = tuple(i.substitute(place) for i in s.at)
+    return replace(s, at=at, value=substitute(s.value, place))
 
 
 def _fold(scope: Scope, fold: Loop, turn: int) -> None:
@@ -233,7 +302,7 @@ def simt(plan: KernelPlan, sizes: Schedule, machine: Machine) -> Built:
 
 def _sites(plan: KernelPlan, sizes: Schedule) -> tuple[str, ...]:
     if not sizes.get("threads", 0):
-        return SITES
+        return SITES_OF_ROWS if Loops.of(plan).read_in_common else SITES
     in_turns = any(has_corrections(loop) for loop in plan.loops())
     return (*SITES_OF_TEAMS, *SITES_OF_TURNS) if in_turns else SITES_OF_TEAMS
 
@@ -247,6 +316,7 @@ def _program(plan: KernelPlan, sizes: Schedule, machine: Machine) -> TileProgram
     team = 1 if teams is None else _team(loops, plan.region, sizes, teams)
     grain = _grain_of_teams(loops, team, sizes, machine) if threads > 1 else _grain(loops, sizes)
     per_row, chunk, deep = grain
+    per_row = -(-per_row // sizes.get("held", 1)) * sizes.get("held", 1)
     row_tasks = ceildiv(row.extent, per_row)
     lane_tasks = ceildiv(lane.extent, chunk) if lane is not None else ix(1)
     back_tasks = ceildiv(loops.back.extent, deep)
@@ -262,7 +332,10 @@ def _program(plan: KernelPlan, sizes: Schedule, machine: Machine) -> TileProgram
     )
     cuts = sizes.get("stretches", 1)
     turn = sizes.get("turn", 0) * team * sizes.get("width", 0)
-    top.stmts.append(loops.run(top, span, shared=threads > 1, cuts=cuts, turn=turn))
+    if (held := sizes.get("held", 1)) > 1:
+        top.stmts += loops.run_held(top, span, held)
+    else:
+        top.stmts.append(loops.run(top, span, shared=threads > 1, cuts=cuts, turn=turn))
     buffers, dims = plan.region.buffers(), dims_of(plan.region)
     if plan.then is not None:
         rest, then = Loops.of(plan.then), Scope(top.names, frozenset(), team=threads > 1)

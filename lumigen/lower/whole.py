@@ -139,6 +139,19 @@ def _combined(op: Op, a: Floats, b: Floats) -> Floats | None:
     return Floats(prim(op, (a.value, b.value), f32), lo, hi, whole)
 
 
+def _whole_quotient(e: Expr) -> Floats | None:
+    """floor(x/size) of floor((x + c)/size), with an integer x and a c that reaches no other one."""
+    if not isinstance(e, Prim) or e.op is not Op.MUL or not isinstance(e.args[1], Const):
+        return None
+    moved, factor = e.args[0], e.args[1].value
+    if not isinstance(moved, Prim) or moved.op is not Op.ADD or not 0 < factor <= 1:
+        return None
+    x, c = _span(moved.args[0]), moved.args[1]
+    if x is None or not x.is_whole or not isinstance(c, Const) or not 0 <= c.value < 1:
+        return None
+    return _quotient(x, 1 / factor)
+
+
 def _quotient(a: Floats, size: float) -> Floats | None:
     """By a power of two, by which f32 divides exactly."""
     if size < 1 or math.frexp(size)[0] != 0.5 or not a.is_whole:
@@ -162,6 +175,8 @@ def _span(e: Expr) -> Floats | None:
         is_whole = math.isfinite(e.value) and e.value == int(e.value)
         return Floats(e, e.value, e.value, is_whole) if math.isfinite(e.value) else None
     if isinstance(e, Intrinsic) and e.name == "floor":
+        if (whole := _whole_quotient(e.args[0])) is not None:
+            return whole
         inner = _span(e.args[0])
         if inner is None:
             return None

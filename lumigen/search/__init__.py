@@ -4,12 +4,19 @@ choice    one place in a region's space: a candidate, in a form that a file can 
 book      a choice for each region, as a text
 samples   the dims at which entries are measured
 lanes     how a target's kernels are measured: by its row, or those of the host (`host`) in the worker itself
-trial     kernels of one choice of each region, measured in a process that may crash or hang
-worker    that process
+trial     kernels of one choice of each region, measured by workers that may crash or hang
+process   such a worker as who tells it what to run sees it; `jobs` what it is told and answers
+worker    the worker itself
+models    a model with a choice for each region, and what each takes in a trial
 climb     the search of one region, on a device that builds each plan once (`remembering`)
+batches   trials that are built together, of which the better half is measured well
+features  a candidate as numbers, by which `rank` says what to measure first
+history   what was measured on this machine, of which `measured` has the rows
+story     what a search did, for people
 clock     what can end in time
 least     what regions take at least on this machine
-winners   what was found before on this machine, in a database; `export` gives it as a book
+winners   what was found before on this machine; `export` gives it as a book
+database  the file of winners and measurements
 tune      the search itself
 asked     what a user asks of it
 """

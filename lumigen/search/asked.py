@@ -54,6 +54,8 @@ class Asked:
         with at.stage("tune"):
             terms = Terms(seconds, os.cpu_count() or 1, self.seed, self.cold)
             found = tune(entries, target, measuring, dtype, terms, tell)
+        for note in found.notes:
+            at.say(note)
         if found.faster:
             at.say(f"the search made faster: {', '.join(starmap(_gained, found.faster.items()))}")
         if found.dropped:

@@ -22,6 +22,7 @@ from lumigen.schedule import Schedule
 from lumigen.search.choice import Choice, candidate_of
 
 FORMAT = 1
+NO_CHOICE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)  # of what says none
 
 
 @dataclass(frozen=True)
@@ -79,17 +80,23 @@ def book_of(text: str, where: str) -> Book:
         whole: Any = json.loads(text)
         regions = {FORMAT: whole["regions"]}[whole["format"]]
         return Book({str(key): found_of(o) for key, o in regions.items()})
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as why:
+    except NO_CHOICE as why:
         expected = "a file that a search has written, as schedules.json of a project"
         raise BadArgument(op="compile", name="schedules", value=where, expected=expected) from why
 
 
 def object_of(found: Found) -> dict[str, Any]:
     """As JSON has it."""
-    c = found.choice
     return {
         "seconds": found.seconds,
         "before": found.before,
+        **object_of_choice(found.choice),
+    }
+
+
+def object_of_choice(c: Choice) -> dict[str, Any]:
+    """As JSON has it."""
+    return {
         "first": c.first,
         "plans": c.plans,
         "schedules": [_schedule_object(s) for s in c.schedules],
@@ -103,14 +110,19 @@ def _schedule_object(s: Schedule) -> dict[str, Any]:
 
 
 def found_of(o: Any) -> Found:
-    """What an object of JSON says; an exception of Python if it says nothing."""
+    """What an object of JSON says; one of NO_CHOICE if it says nothing."""
+    return Found(choice_of(o), float(o["seconds"]), float(o["before"]))
+
+
+def choice_of(o: Any) -> Choice:
+    """The same of a choice."""
     plans = tuple((int(kernel), int(number)) for kernel, number in o["plans"])
     schedules = tuple(_schedule(s) for s in o["schedules"])
     special = tuple(_schedule(s) for s in o.get("special", []))
     first = int(o["first"])
     if first < 0 or any(min(p) < 0 for p in plans):
         raise ValueError("a number below zero")
-    return Found(Choice(first, plans, schedules, special), float(o["seconds"]), float(o["before"]))
+    return Choice(first, plans, schedules, special)
 
 
 def _schedule(o: Any) -> Schedule:

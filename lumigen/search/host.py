@@ -52,7 +52,7 @@ def compiled_alone(kernel: LoweredKernel, seconds: float) -> Ready | None:
 class HostLane:
     """Weights as kernels read them are packed once."""
 
-    def __init__(self, threads: int, cold: bool) -> None:  # as a row has it
+    def __init__(self, threads: int, cold: bool, _number: int) -> None:  # as a row has it
         self.threads = threads
         self.other = np.zeros(CACHES, np.uint8) if cold else None
         self.packed: dict[Stored, Array] = {}
@@ -102,12 +102,12 @@ class HostBound:
         made = {**self.call.outputs, **{f"state {n}": a for n, a in self.states.items()}}
         return {name: a.copy() for name, a in made.items()}
 
-    def times(self) -> Seconds:
+    def times(self, *, quick: bool = False) -> Seconds:
         """As they are with all threads: of whole tasks on each."""
         each: dict[str, list[float]] = {}
         whole: list[float] = []
         start = perf_counter()
-        fewest, most = ROUNDS
+        fewest, most = (ROUNDS[0], ROUNDS[0]) if quick else ROUNDS
         while len(whole) < fewest or (len(whole) < most and perf_counter() - start < ENOUGH):
             run: dict[str, float] = {}
             for step in self.call.steps:
@@ -125,5 +125,12 @@ class HostBound:
 
 
 MEASURING = Measuring(
-    lambda _target: "", machine, tuple, memory, compiled_alone, apart=False, open=HostLane
+    lambda _target: "",
+    machine,
+    tuple,
+    memory,
+    compiled_alone,
+    workers=lambda: os.cpu_count() or 1,
+    apart=False,
+    open=HostLane,
 )

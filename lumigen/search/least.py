@@ -8,7 +8,7 @@ from lumigen.errors import UserError
 from lumigen.limits import Limits
 from lumigen.lower.assemble import LoweredModel
 from lumigen.region import Region
-from lumigen.search.trial import Samples
+from lumigen.search.jobs import Samples
 from lumigen.target import TARGETS
 from lumigen.target_row import Target
 

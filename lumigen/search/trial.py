@@ -6,64 +6,35 @@ they gave in the first trial.
 
 from __future__ import annotations
 
-import os
-import pickle
-import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from pathlib import Path
+from queue import Queue
+from threading import Lock
 from time import monotonic
 from types import TracebackType
 from typing import Self
 
-from lumigen import debug
 from lumigen.lower.assemble import LoweredKernel, LoweredModel
 from lumigen.measuring import Measuring, Ready
-from lumigen.program import KernelParameter, Program, StateInfo, Stored
-from lumigen.search.samples import Dims
+from lumigen.program import KernelParameter
+from lumigen.search.jobs import Job, Samples, Timed
+from lumigen.search.process import FIRST, Worker
 from lumigen.target_row import Target
 from lumigen.tile import TileProgram
 
 # How long a trial may take: seconds, or so many times what the first one took.
 LEAST_SECONDS, SLOWER = 5.0, 20
-FIRST = 600.0  # seconds that the first one may take
 COMPILING = 30.0  # seconds that a kernel's compilation may take
 
 Content = tuple[TileProgram, tuple[KernelParameter, ...]]  # what is compiled
-Samples = Mapping[str, tuple[Dims, ...]]  # of each entry, where it is measured
-
-
-@dataclass(frozen=True)
-class Job:
-    """What the worker runs, on one of several sets of random data."""
-
-    programs: tuple[Program, ...]
-    weights: tuple[Stored, ...]
-    states: tuple[StateInfo, ...]
-    counters: int
-    kernels: Mapping[str, Ready]
-    samples: Samples
-    data: int = 0
-    is_first: bool = False  # others are compared with it
-    is_timed: bool = True
-
-
-@dataclass(frozen=True)
-class Timed:
-    """Seconds of one run of every entry, at each sample; which entries are wrong."""
-
-    seconds: Mapping[str, tuple[float, ...]]  # of all launches of each kernel
-    run: tuple[float, ...]  # of all of it
-    wrong: tuple[str, ...]
-    whole: float  # seconds that the trial took
 
 
 class Trials:
-    """A worker, started again when it has crashed or hung, on random data of a `seed`, with caches `cold` or warm.
+    """Workers, on random data of a `seed`, with caches `cold` or warm. Each begins again when it has crashed or hung.
 
     `took` hears how many kernels were compiled, and in how many seconds.
     """
@@ -78,19 +49,28 @@ class Trials:
         *,
         seed: int = 0,
         cold: bool = False,
+        workers: int = 1,
     ) -> None:
-        self.target, self.measuring, self.samples = target, measuring, samples
-        self.threads, self.seed, self.cold = threads, seed, cold
+        self.measuring, self.samples, self.threads, self.seed = measuring, samples, threads, seed
         self.features, self.took = measuring.features(), took
         self.limit, self.end = FIRST, inf  # seconds of a trial; when none may begin any more
-        self.worker: subprocess.Popen[str] | None = None
         self.first: list[Job] = []  # what later ones are compared with
         self.built: dict[Content, Ready | None] = {}
         self.folder = tempfile.TemporaryDirectory(prefix="lumigen-search-")
+        told = (target.text, str(threads), str(cold))
+        self.crew = [
+            Worker(Path(self.folder.name) / str(n), (*told, str(n))) for n in range(workers)
+        ]
+        self.lost: list[str] = []  # the last words of workers that are left out
+        self.lock = Lock()
+        self.free: Queue[Worker] = Queue()
+        for worker in self.crew:
+            self.free.put(worker)
 
     @property
-    def _log(self) -> Path:
-        return Path(self.folder.name) / "log"
+    def workers(self) -> int:
+        """How many trials may run at the same time."""
+        return len(self.crew)
 
     def __enter__(self) -> Self:
         return self
@@ -101,7 +81,8 @@ class Trials:
         _why: BaseException | None,
         _at: TracebackType | None,
     ) -> None:
-        self._end()
+        for worker in self.crew:
+            worker.end()
         self.folder.cleanup()
 
     def failed(self, kernel: LoweredKernel) -> bool:
@@ -155,9 +136,15 @@ class Trials:
         )
 
     def begin(self, job: Job) -> Timed | None:
-        """A first trial with its data: what later ones are compared with."""
+        """A first trial with its data, on each worker: what later ones are compared with."""
         first = replace(job, is_first=True)
-        timed = self._run(first)
+
+        def ran(worker: Worker) -> Timed | None:
+            return worker.run(first, self.limit)
+
+        with ThreadPoolExecutor(len(self.crew)) as pool:
+            each = [*pool.map(ran, self.crew)]
+        timed = next((t for t in each if t is not None), None)
         if timed is not None:
             self.first.append(replace(first, is_timed=False))
             self.limit = max(LEAST_SECONDS, SLOWER * timed.whole)
@@ -169,66 +156,43 @@ class Trials:
         return monotonic() >= self.end
 
     def run(self, job: Job) -> Timed | None:
-        """None if the worker crashed or took too long, or there is no time left."""
-        if self.is_over:
-            return None
-        if self.worker is None and not all(self._run(first) for first in self.first):
-            return None
-        return self._run(job)
+        """None if the worker crashed or took too long, or there is no time left.
 
-    def _run(self, job: Job) -> Timed | None:
-        limit = self.limit
-        if self.worker is None:
-            self.worker, limit = self._begun(), FIRST  # it begins with imports and data
-        given, made = Path(self.folder.name) / "job", Path(self.folder.name) / "timed"
-        given.write_bytes(pickle.dumps(job))
-        made.unlink(missing_ok=True)
-        if not self._told(self.worker, f"{given}\n{made}\n", limit):
-            self._end()
-            return None
-        # The worker is ours, and so is the file.
-        return pickle.loads(made.read_bytes())  # noqa: S301
+        A worker that does not begin again any more is left out, as long as there is another one. A job whose worker
+        ends is given to another one, as that may have been the worker's fault.
+        """
+        again = self.workers > 1
+        while not self.is_over:
+            worker = self.free.get()
+            if worker.is_running or all(worker.run(first, FIRST) for first in self.first):
+                timed = worker.run(job, self.limit)
+                self.free.put(worker)
+                if timed is not None or not again or worker.has_hung:
+                    return timed
+                again = False
+            elif not self._left_out(worker):
+                self.free.put(worker)
+                return None
+        return None
 
-    def _begun(self) -> subprocess.Popen[str]:
-        places = os.pathsep.join(map(str, (Path(__file__).parents[2], *filter(None, sys.path))))
-        told = (self.target.text, str(self.threads), str(self.cold))
-        with self._log.open("w", encoding="utf-8") as log:
-            return subprocess.Popen(
-                [sys.executable, "-P", "-m", "lumigen.search.worker", *told],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                env=debug.child_environment({"PYTHONPATH": places}),
-            )
+    def _left_out(self, worker: Worker) -> bool:
+        with self.lock:
+            if len(self.crew) > 1:
+                self.crew.remove(worker)
+                self.lost.append(worker.said())
+                return True
+        return False
+
+    def alone(self) -> None:
+        """End all workers but one, as what follows is compared on the same one."""
+        while len(self.crew) > 1:
+            worker = self.free.get()
+            self.crew.remove(worker)
+            worker.end()
 
     def said(self) -> str:
-        """The last line of what the worker said of itself."""
-        lines = self._log.read_text(encoding="utf-8").split("\n") if self._log.exists() else []
-        return next((x for x in reversed(lines) if x.strip()), "nothing was said")
-
-    def _told(self, worker: subprocess.Popen[str], text: str, limit: float) -> bool:
-        """Whether the worker did as it was told, in time."""
-        assert worker.stdin is not None
-        assert worker.stdout is not None
-        try:
-            worker.stdin.write(text)
-            worker.stdin.flush()
-        except OSError:
-            return False
-        with ThreadPoolExecutor(1) as pool:
-            line = pool.submit(worker.stdout.readline)
-            try:
-                return line.result(limit).strip() == "done"
-            except TimeoutError:
-                worker.kill()  # which ends the reading too
-                return False
-
-    def _end(self) -> None:
-        if self.worker is not None:
-            self.worker.kill()
-            self.worker.communicate()
-            self.worker = None
+        """The last line of what the workers said of themselves."""
+        return self.crew[0].said()
 
 
 def _key(kernel: LoweredKernel) -> Content:

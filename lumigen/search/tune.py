@@ -7,9 +7,7 @@ seen, and what is wrong or not faster there is dropped.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
@@ -20,39 +18,44 @@ from lumigen.dtype import DType
 from lumigen.errors import LoweringFailed
 from lumigen.lower.assemble import CutUp, LoweredModel
 from lumigen.lower.devices import Device
-from lumigen.lower.plan_region import Candidate
 from lumigen.measuring import Measuring
 from lumigen.passes import Entries
 from lumigen.region import Region
 from lumigen.search import winners
+from lumigen.search.batches import TrialBatches
 from lumigen.search.book import NOTHING, Book, Found, key_of
-from lumigen.search.choice import Choice, candidate_of
-from lumigen.search.climb import Climb, Space, Times, is_better, mean
+from lumigen.search.climb import Climb, Rank, Space, Times, is_better, mean
 from lumigen.search.clock import Clock
+from lumigen.search.features import Workers, tasks_at_once
+from lumigen.search.history import History
 from lumigen.search.least import least_of, probed
+from lumigen.search.models import Choices, Search, Seen, model_of, of_regions
 from lumigen.search.remembering import remembering
 from lumigen.search.samples import samples_of, typical
-from lumigen.search.trial import Timed, Trials
+from lumigen.search.story import Attempt, RegionStory, Story
+from lumigen.search.trial import Trials
 from lumigen.target import TARGETS
 from lumigen.target_row import Target
 
+UNBEATEN = "nothing was faster than the heuristic's choice"
 SHARE = 0.005  # of a model's time: regions of less are left as they are
-FILL, MOST = 2, 16  # choices for each thread that are compiled at the same time; of one region
 CONFIRMED, ENOUGH = 5, 3  # runs of what was found and of the heuristic's in alternation; the fewest
 DATA = 1 << 25  # bytes of random data for each second of a search: more takes too long to make
 WHOLE_LOSS = 0.01  # of a model's time that is noise
 
-Choices = Mapping[Region, Choice]
-
 
 @dataclass(frozen=True)
 class Terms:
-    """What a search is given: seconds, threads that compile or run, which random data, if caches are cold."""
+    """What a search is given: seconds, threads that compile or run, which random data, if caches are cold.
+
+    `workers` measure at the same time.
+    """
 
     seconds: float
     threads: int
     seed: int = 0
     cold: bool = False
+    workers: int = 1
 
 
 @dataclass(frozen=True)
@@ -94,80 +97,8 @@ class Tuned:
     faster: Mapping[str, Found]
     unreached: tuple[str, ...] = ()
     dropped: Mapping[str, int] = field(default_factory=dict[str, int])  # choices, by what was wrong
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What one trial takes: its regions, and all of it; None where it was taken apart."""
-
-    regions: Mapping[Region, Times]
-    run: Times | None = None
-
-
-class Search:
-    """The trials of one model."""
-
-    def __init__(self, make: Callable[[Choices], LoweredModel], trials: Trials) -> None:
-        self.make, self.trials = make, trials
-        self.dropped: Counter[str] = Counter()  # choices, by what was wrong with them
-
-    def measure(
-        self, choices: Choices, data: int | None = None, made: LoweredModel | None = None
-    ) -> Mapping[Region, Times]:
-        """The seconds of the regions of one trial; of those that do not compile, crash or are wrong there are none."""
-        return self.seen(choices, data, made).regions
-
-    def seen(
-        self,
-        choices: Choices,
-        data: int | None = None,
-        made: LoweredModel | None = None,
-        *,
-        whole: bool = False,
-    ) -> Seen:
-        """The same, and of all of it if all of these choices are in it; `whole` as Trials.build has it."""
-        model = self.make(choices) if made is None else made
-        (job,) = self.trials.build([model], whole=whole)
-        if job is None:
-            failed = {k.of for k in model.kernels if self.trials.failed(k)}
-            left = {r: c for r, c in choices.items() if r not in failed}
-            self.dropped["did not compile in time"] += len(choices) - len(left)
-            return Seen(self.measure(left, data) if 0 < len(left) < len(choices) else {})
-        timed = self.trials.run(job if data is None else replace(job, data=data))
-        if timed is not None and not timed.wrong:
-            found = of_regions(model, timed)
-            return Seen({r: t for r, t in found.items() if r in choices or not choices}, timed.run)
-        if len(choices) < 2:
-            if self.trials.is_over:
-                return Seen({})
-            wrong = "gave other results" if timed is not None else "faulted or did not end"
-            self.dropped[wrong] += len(choices)
-            return Seen({})
-        regions = [*choices]
-        middle = len(regions) // 2
-        halves = [{r: choices[r] for r in half} for half in (regions[:middle], regions[middle:])]
-        return Seen({r: t for half in halves for r, t in self.measure(half, data).items()})
-
-
-def model_of(cut: CutUp, device: Device, choices: Choices) -> LoweredModel:
-    """The model with these choices; other regions run as the heuristic says."""
-
-    def pick(canonical: Region, named: Region) -> Candidate | None:
-        choice = choices.get(canonical)
-        return None if choice is None else candidate_of(choice, named, device)
-
-    return cut.lowered(pick)
-
-
-def of_regions(model: LoweredModel, timed: Timed) -> dict[Region, Times]:
-    """The seconds of all kernels of each region, at each sample."""
-    count = max(map(len, timed.seconds.values()), default=0)
-    out: dict[Region, Times] = {}
-    for k in model.kernels:
-        assert k.of is not None
-        before, more = (out.get(k.of, (0.0,) * count), timed.seconds.get(k.name, (0.0,) * count))
-        out[k.of] = tuple(a + b for a, b in zip(before, more, strict=True))
-    return out
+    story: Story | None = field(default=None, compare=False)  # of a search that was made
+    notes: tuple[str, ...] = ()  # what went wrong on the way, and was left out
 
 
 @dataclass(frozen=True)
@@ -209,34 +140,46 @@ def tune(
     loses a trial and nothing else. What an earlier search of at least as many seconds found is taken; if that was on
     another day, after it was measured again.
     """
-    clock = Clock(monotonic() + terms.seconds, terms.threads, 2 * CONFIRMED + 1)
+    begun, notes = monotonic(), list[str]()
+    clock = Clock(begun + terms.seconds, terms.threads, 2 * CONFIRMED + 1)
     model = _Searched.of(entries, target, dtype, measuring.features())
     place = winners.Kept.of(measuring, terms.threads, model.regions, cold=terms.cold)
-    known = winners.known(place, terms.seconds)
+    known = winners.known(place, terms.seconds, notes.append)
     if known.are_of_today and len(known.book.found) == len(model.regions):
-        return _tuned(model, known.book, {})
+        return replace(_tuned(model, known.book, {}), notes=tuple(notes))
     kernels = {k.name: k for k in model.plain.kernels}
     memory = min(measuring.memory(), int(DATA * terms.seconds))
     samples = {p.entry: samples_of(p, kernels, memory) for p in model.plain.programs}
     limits = probed(target, model.plain, terms.threads, terms.seconds)
     least = least_of(model.plain, samples, measuring.features(), limits)
     with Trials(
-        target, measuring, samples, terms.threads, clock.built, seed=terms.seed, cold=terms.cold
+        target,
+        measuring,
+        samples,
+        terms.threads,
+        clock.built,
+        seed=terms.seed,
+        cold=terms.cold,
+        workers=terms.workers,
     ) as trials:
         search = Search(model.make, trials)
         before = _begin(search, model, clock)
         dims = [d for each in trials.samples.values() for d in each]
-        space = Space(model.device, target.architectures, measuring.features(), dims)
-        climbs = _climbs(before, space, known.book, clock.end)
-        begun = monotonic()
+        workers = Workers(tasks_at_once(model.device.machine, terms.threads), limits)
+        space = Space(model.device, target.architectures, measuring.features(), dims, workers)
+        history = History(place.machine, before)
+        climbs = _climbs(before, space, known.book, clock.end, history.order, terms.seed)
 
         def said(count: int) -> None:
+            history.keep(climbs)
             now = tuple(_now(c, model.names[c.region], least.get(c.region)) for c in climbs)
             tell(News(monotonic() - begun, count, now))
 
         trials.end = clock.end
-        _climb(search, climbs, clock, said)
+        batches = TrialBatches(search, climbs, clock, said)
+        batches.run()
         trials.end = inf
+        trials.alone()
         chosen = {c.region: c.best for c in climbs if is_better(c.seconds, c.before)}
         old = faster(known.book).found
         chosen |= {r: old[k].choice for k, r in model.regions.items() if k in old}
@@ -248,7 +191,41 @@ def tune(
     reached.update(found.found)
     made = {k: f for k, f in reached.items() if k in of_all}
     winners.keep(made, {k: f for k, f in reached.items() if k not in of_all}, place, terms.seconds)
-    return replace(_tuned(model, found, unreached), dropped=dict(search.dropped))
+    notes += [f"a worker is lost: {said}" for said in trials.lost]
+    regions = tuple(_story(c, model.names[c.region], least, found, begun) for c in climbs)
+    dropped = dict(search.dropped)
+    story = Story(
+        monotonic() - begun, batches.count, measuring.machine(terms.threads)[:2], regions, dropped
+    )
+    return replace(
+        _tuned(model, found, unreached), dropped=dropped, story=story, notes=tuple(notes)
+    )
+
+
+def _story(
+    climb: Climb, name: str, least: Mapping[Region, float], found: Book, begun: float
+) -> RegionStory:
+    """What was tried of a region, and how that ended."""
+    key = key_of(climb.region)
+    won, is_better_now = found.found.get(key), is_better(climb.seconds, climb.before)
+    lost = "faster in the search, and not when it was confirmed" if is_better_now else UNBEATEN
+    attempts = (
+        Attempt(t.at - begun, t.choice, t.seconds[0] if t.seconds else None, t.is_quick)
+        for t in climb.tries
+    )
+    return RegionStory(
+        key,
+        name,
+        climb.before[0],
+        climb.seconds[0],
+        least.get(climb.region),
+        climb.best if won is None else won.choice,
+        lost if won is None else f"{won.before / won.seconds:.2f} times as fast, confirmed",
+        tuple(attempts),
+        dict(climb.refused),
+        climb.alike,
+        len(climb.waiting),
+    )
 
 
 def _as_it_is(space: Space, region: Region, seconds: Times) -> Found:
@@ -287,7 +264,9 @@ def _begin(search: Search, model: _Searched, clock: Clock) -> Mapping[Region, Ti
     return of_regions(model.plain, again)
 
 
-def _climbs(before: Mapping[Region, Times], space: Space, known: Book, end: float) -> list[Climb]:
+def _climbs(
+    before: Mapping[Region, Times], space: Space, known: Book, end: float, rank: Rank, seed: int
+) -> list[Climb]:
     """A search of each region that takes a share of the time and is not known, the longest first."""
     total = [sum(each) for each in zip(*before.values(), strict=True)]
     order = sorted(before.items(), key=lambda item: -item[1][0])
@@ -297,67 +276,9 @@ def _climbs(before: Mapping[Region, Times], space: Space, known: Book, end: floa
             (t / whole for t, whole in zip(seconds, total, strict=True) if whole), default=0
         )
         if share >= SHARE and key_of(region) not in known.found:
-            out.append(Climb(region, space, space.first(region), seconds, seconds, share, end))
+            first = space.first(region)
+            out.append(Climb(region, space, first, seconds, seconds, share, end, rank, seed))
     return out
-
-
-Step = list[tuple[Climb, Choice]]
-Built = tuple[Step, Choices, LoweredModel]  # what is new in a trial, all of its choices, the model
-
-
-def _climb(search: Search, climbs: list[Climb], clock: Clock, tell: Callable[[int], None]) -> None:
-    """Trials until the time is over, or nothing is left to try; `tell` hears how many there were."""
-    count, apart = 0, search.trials.measuring.apart
-    with ThreadPoolExecutor(1) as pool:
-        batch = _batch(search, climbs, clock)
-        while batch:
-            coming = pool.submit(_batch, search, climbs, clock) if apart else None
-            for trial in batch:
-                if not clock.fits(0, 1):
-                    break
-                start = monotonic()
-                _run(search, *trial)
-                clock.ran(monotonic() - start)
-                count += 1
-            tell(count)
-            batch = coming.result() if coming else []
-            batch = batch or _batch(search, climbs, clock)  # what was found opens more
-
-
-def _run(search: Search, step: Step, choices: Choices, made: LoweredModel) -> None:
-    """A trial, and what follows for each region."""
-    found = search.measure(choices, made=made)
-    for climb, choice in step:
-        if climb.region in found:
-            climb.found(choice, found[climb.region])
-
-
-def _batch(search: Search, climbs: list[Climb], clock: Clock) -> list[Built]:
-    """Trials that can end in time, built; none if there is no more time, or nothing left to try."""
-    steps, count, left = list[Step](), 0, [*climbs]
-    number = dict.fromkeys(
-        (c.region for c in climbs), 0
-    )  # of the trial that a region's next choice is in
-    while left and count < FILL * clock.threads and clock.fits(count + 1, len(steps) + 1):
-        climb = max(left, key=lambda c: c.urgency)
-        choice = climb.next() if number[climb.region] < MOST else None
-        if choice is None:
-            left.remove(climb)
-            continue
-        if number[climb.region] == len(steps):
-            steps.append([])
-        steps[number[climb.region]].append((climb, choice))
-        number[climb.region] += 1
-        count += 1
-    best = {c.region: c.best for c in climbs}
-    several = [{**best, **{c.region: choice for c, choice in step}} for step in steps]
-    models: list[LoweredModel] = []
-    for choices in several:
-        start = monotonic()
-        models.append(search.make(choices))
-        clock.made(monotonic() - start)
-    search.trials.build(models, clock.left(len(steps)))
-    return list(zip(steps, several, models, strict=True))
 
 
 def _confirmed(search: Search, chosen: Choices, data: int, clock: Clock) -> Book:

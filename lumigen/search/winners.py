@@ -1,35 +1,17 @@
-"""winners: what was found before on this machine, by region, in a database of the cache's directory.
-
-Several processes may use it at once. One that cannot be read is set aside and begun anew.
-"""
+"""winners: what was found before on this machine, by region, and is kept in the database."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import sqlite3
-from collections.abc import Callable, Collection, Mapping
-from contextlib import closing, suppress
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
-from pathlib import Path
-from typing import Any
 
-from lumigen import debug
 from lumigen.measuring import Measuring
 from lumigen.resources import lumigen_version
-from lumigen.search.book import Book, Found, found_of, object_of
-
-TABLE = """
-create table if not exists winner (
-  machine text, region text, budget real, day text, found text, primary key (machine, region)
-)"""
-SENSELESS = (
-    "SQLITE_NOTADB",
-    "SQLITE_CORRUPT",
-    "SQLITE_ERROR",
-)  # the last one: it has other columns
-SECONDS = 30.0  # that another process may keep the database to itself
+from lumigen.search.book import NO_CHOICE, Book, Found, found_of, object_of
+from lumigen.search.database import asked
 
 
 @dataclass(frozen=True)
@@ -45,7 +27,7 @@ class Kept:
         measuring: Measuring, threads: int, regions: Collection[str], *, cold: bool = False
     ) -> Kept:
         """For regions of one model."""
-        machine = _machine(measuring, threads, cold=cold)
+        machine = machine_of(measuring, threads, cold=cold)
         return Kept(frozenset(regions), machine, _digest((machine, *sorted(regions))))
 
 
@@ -57,7 +39,8 @@ class Remembered:
     are_of_today: bool
 
 
-def _machine(measuring: Measuring, threads: int, *, cold: bool) -> str:
+def machine_of(measuring: Measuring, threads: int, *, cold: bool) -> str:
+    """What tells a machine, with how it is measured, from all others."""
     caches = "cold" if cold else "as they are"
     return _digest((*measuring.machine(threads), caches, lumigen_version()))
 
@@ -66,30 +49,44 @@ def _digest(facts: Collection[str]) -> str:
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:32]
 
 
+def _nothing(_: str) -> None:
+    pass
+
+
 def today() -> str:
     """As the database has it."""
     return date.today().isoformat()  # noqa: DTZ011  # the day of this machine
 
 
-def known(place: Kept, budget: float) -> Remembered:
+def known(place: Kept, budget: float, say: Callable[[str], None] = _nothing) -> Remembered:
     """What was found in searches of at least so many seconds."""
     query = "select region, day, found from winner where machine in (?, ?) and budget >= ?"
-    asked = (place.model, place.machine, budget)
+    values = (place.model, place.machine, budget)
     rows = [
-        r for r in _asked(lambda db: db.execute(query, asked).fetchall()) if r[0] in place.regions
+        r
+        for r in asked(lambda db: db.execute(query, values).fetchall(), say)
+        if r[0] in place.regions
     ]
-    book = Book({region: found_of(json.loads(text)) for region, _, text in rows})
+    book = _read(((region, text) for region, _, text in rows), say)
     return Remembered(book, all(day == today() for _, day, _ in rows))
 
 
 def everything(measuring: Measuring, threads: int) -> Book:
     """What all searches on this machine have found."""
-    query, asked = (
-        "select region, found from winner where machine = ?",
-        (_machine(measuring, threads, cold=False),),
-    )
-    rows = _asked(lambda db: db.execute(query, asked).fetchall())
-    return Book({region: found_of(json.loads(text)) for region, text in rows})
+    query = "select region, found from winner where machine = ?"
+    values = (machine_of(measuring, threads, cold=False),)
+    return _read(asked(lambda db: db.execute(query, values).fetchall()))
+
+
+def _read(rows: Iterable[tuple[str, str]], say: Callable[[str], None] = _nothing) -> Book:
+    """The rows that say something: others are left out."""
+    found: dict[str, Found] = {}
+    for region, text in rows:
+        try:
+            found[region] = found_of(json.loads(text))
+        except NO_CHOICE:
+            say(f"what was remembered of region {region} says nothing, and is searched anew")
+    return Book(found)
 
 
 def keep(
@@ -105,26 +102,4 @@ def keep(
         for where, some in ((place.machine, found), (place.model, small))
         for key, f in some.items()
     ]
-    _asked(lambda db: db.executemany(query, rows).fetchall())
-
-
-def database() -> Path:
-    """Where it lies."""
-    return debug.cache_dir() / "search.db"
-
-
-def _asked(question: Callable[[sqlite3.Connection], list[Any]]) -> list[Any]:
-    """The answer; none where the database cannot be had, as it is a cache. One that makes no sense is set aside."""
-    place = database()
-    for _ in range(2):
-        with suppress(OSError):
-            place.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with closing(sqlite3.connect(place, timeout=SECONDS)) as db, db:
-                db.execute(TABLE)
-                return question(db)
-        except sqlite3.Error as why:
-            if why.sqlite_errorname not in SENSELESS:
-                return []
-            place.replace(place.with_suffix(".unreadable"))
-    return []
+    asked(lambda db: db.executemany(query, rows).fetchall())

@@ -1,7 +1,7 @@
 """worker: runs the jobs that it is told of on stdin, one after another, and says `done` after each.
 
 It is a process of its own, since what it runs may be wrong, and a kernel that faults takes it down:
-`python -m lumigen.search.worker TARGET THREADS COLD`.
+`python -m lumigen.search.worker TARGET THREADS COLD NUMBER`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from lumigen.emit.counter import Array, fill
 from lumigen.emit.vectors import WEIGHT_SCALE, WEIGHT_STREAM, input_of
 from lumigen.index import Dim
 from lumigen.lower.assemble import LoweredModel
-from lumigen.measuring import Lane, Seconds
+from lumigen.measuring import Bound, Lane, Seconds
 from lumigen.program import Program, Stored, WeightInfo
+from lumigen.search.jobs import Job, Timed
 from lumigen.search.lanes import measuring_of
 from lumigen.search.samples import Dims, distinct
-from lumigen.search.trial import Job, Timed
 from lumigen.target import parse_target
 
 WHOLE = ""  # beside the names of kernels
@@ -34,7 +34,7 @@ NEAR = {"f64": 1e-9, "f32": 1e-4, "f16": 1e-2, "bf16": 5e-2}
 Key = tuple[str, tuple[tuple[Dim, int], ...], int]  # an entry, its dims, which data
 
 
-class Worker:
+class Runner:
     """Inputs, weights and the results of the first job, for as long as the process lives."""
 
     def __init__(self, lane: Lane) -> None:
@@ -65,7 +65,7 @@ class Worker:
                 elif not _agree(made, self.expected[key]):
                     wrong.append(program.entry)
                     break
-                found[place] = bound.times() if job.is_timed else Seconds({}, 0.0)
+                found[place] = self._times(bound, job)
             for place, dims in enumerate(samples):
                 one = found.get(samples.index(dims), Seconds({}, 0.0))
                 for name, t in {**one.kernels, WHOLE: one.whole}.items():
@@ -73,6 +73,9 @@ class Worker:
         times = {name: tuple(t) for name, t in seconds.items()}
         run = times.pop(WHOLE, ())
         return Timed(times, run, tuple(wrong), perf_counter() - start)
+
+    def _times(self, bound: Bound, job: Job) -> Seconds:
+        return bound.times(quick=job.is_quick) if job.is_timed else Seconds({}, 0.0)
 
     def _weight(self, stored: Stored) -> Array:
         info = stored.weight
@@ -127,10 +130,10 @@ def main() -> None:
     """Until stdin ends."""
     measuring = measuring_of(parse_target(sys.argv[1]))
     assert measuring is not None, "asked before"
-    worker = Worker(measuring.open(int(sys.argv[2]), sys.argv[3] == "True"))
+    runner = Runner(measuring.open(int(sys.argv[2]), sys.argv[3] == "True", int(sys.argv[4])))
     while (job := sys.stdin.readline().strip()) and (made := sys.stdin.readline().strip()):
         # Both files are those of the process that has started this one.
-        timed = worker.run(pickle.loads(Path(job).read_bytes()))  # noqa: S301
+        timed = runner.run(pickle.loads(Path(job).read_bytes()))  # noqa: S301
         Path(made).write_bytes(pickle.dumps(timed))
         sys.stdout.write("done\n")
         sys.stdout.flush()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from lumigen.errors import VerifyFailed
 from lumigen.index import Axis, extent_of, ix
-from lumigen.plan import KINDS, KernelPlan, Loop, Native, Product, RegionPlan
+from lumigen.plan import KINDS, KernelPlan, Loop, Native, Product, RegionPlan, Step
 from lumigen.region import (
     Buffer,
     Carried,
@@ -40,7 +40,7 @@ def verify_kernel(kernel: KernelPlan, after: str = "plan_region") -> KernelPlan:
     computed: list[Expr] = []
     _check_grids(kernel, after)
     for loop in kernel.root:
-        here: list[Expr] = []  # grids side by side may compute the same, each in tasks of its own
+        here: list[Expr] = []
         for inner, axes in _loops(loop, frozenset()):
             _check_loop(inner, after)
             here.extend(original for original, _ in inner.results)
@@ -54,7 +54,7 @@ def verify_kernel(kernel: KernelPlan, after: str = "plan_region") -> KernelPlan:
                         _fail(after, f"the store to {step.dst} stands outside loops over its axes")
                 elif isinstance(step, Native):
                     stored += [step.store, *(s for s, _ in step.elements)]
-        if len(set(here)) != len(here):
+        if _has_twice(loop, frozenset(original for original, _ in loop.results)):
             _fail(after, "a reduction is computed by two folds")
         computed += here
     _check_stores(kernel, stored, after)
@@ -65,6 +65,25 @@ def verify_kernel(kernel: KernelPlan, after: str = "plan_region") -> KernelPlan:
     if kernel.then is not None:
         verify_kernel(kernel.then, after)
     return kernel
+
+
+def _has_twice(loop: Loop, known: frozenset[Expr]) -> bool:
+    """Whether a fold inside computes what is known there. Folds apart from each other may compute the same."""
+    made = [e for step in loop.body for e in _made(step)]
+    if len(set(made)) != len(made) or known.intersection(made):
+        return True
+    return any(_has_twice(s, known.union(made)) for s in loop.body if isinstance(s, Loop))
+
+
+def _made(step: Step) -> tuple[Expr, ...]:
+    """The reductions that a step leaves to those around it."""
+    match step:
+        case Loop(results=results):
+            return tuple(original for original, _ in results)
+        case Product(value=value):
+            return (value,)
+        case _:
+            return ()
 
 
 def _check_grids(kernel: KernelPlan, after: str) -> None:

@@ -10,13 +10,16 @@ from __future__ import annotations
 import math
 import mmap
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lumigen.weights.blocks import ELEMENTS, dequantised
+from lumigen.weights.blocks import ELEMENTS, Element, dequantised, field
+from lumigen.weights.formats import Packed
 from lumigen.weights.stored import Array, StoredTensor, bad, bytes_of, mapped, mapped_bytes, shown
 
 MAGIC = b"GGUF"
@@ -240,8 +243,23 @@ def _check_overlap(file: Path, stored: list[StoredTensor]) -> None:
 def load(stored: StoredTensor) -> Array:
     """The tensor: a view of the file, or the f32 that its blocks stand for."""
     element = ELEMENTS[TYPES[stored.kind]]
-    if element.values is None or math.prod(stored.shape) == 0:
+    if element.blocks is None or math.prod(stored.shape) == 0:
         return mapped(stored)
     found = dequantised(mapped_bytes(stored), element).reshape(stored.shape)
     found.flags.writeable = False
     return found
+
+
+def packed(stored: Mapping[str, StoredTensor]) -> dict[str, Packed]:
+    """The tensors that are blocks of small integers, by name."""
+    found: dict[str, Packed] = {}
+    for name, tensor in stored.items():
+        element = ELEMENTS[TYPES[tensor.kind]]
+        if element.blocks is not None and math.prod(tensor.shape):
+            read = partial(_field, tensor, element)
+            found[name] = element.blocks.packed(element.name, tensor.shape, read, (name,))
+    return found
+
+
+def _field(stored: StoredTensor, element: Element, name: str) -> Array:
+    return field(mapped_bytes(stored), element, name)

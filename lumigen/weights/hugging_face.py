@@ -156,7 +156,8 @@ def aliases(file: Path, stored: Mapping[str, StoredTensor], metadata: Metadata) 
         if head != "blk" or part not in layer:
             continue
         shape, arrange = tensor.shape, _same
-        if part in family.transposed and end == "weight":
+        is_transposed = part in family.transposed and end == "weight"
+        if is_transposed:
             shape, arrange = tuple(reversed(shape)), np.transpose
         if part in family.interleaved:
             heads = _heads(file, metadata, int(number) if number.isdecimal() else 0, part)
@@ -164,7 +165,9 @@ def aliases(file: Path, stored: Mapping[str, StoredTensor], metadata: Metadata) 
                 why = f"{name[:80]} has {shape[0] if shape else 1} rows, no pairs for {heads} heads"
                 raise bad(file, why)
             arrange = partial(in_halves, heads=heads)
-        found[f"{family.layers}.{number}.{layer[part]}.{end}"] = Alias(name, shape, arrange)
+        found[f"{family.layers}.{number}.{layer[part]}.{end}"] = Alias(
+            name, shape, arrange, is_transposed
+        )
     return found
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from lumigen.dtype import DType, bf16, f16, f32, f64, of_numpy
 from lumigen.errors import BadArgument, UnknownWeight, WeightMismatch, WeightOverflow
 from lumigen.tokenizer import Tokenizer
 from lumigen.weights.config import Config, Supported, checked
+from lumigen.weights.formats import Arithmetic, Fields, Packed
 from lumigen.weights.stored import Array, Refused, StoredTensor, bad, mapped
 
 CONVERTED = (f16, bf16, f32)  # a file may hold any of them where a model reads another
@@ -33,11 +34,15 @@ PYTORCHS = {
 
 @dataclass(frozen=True)
 class Alias:
-    """Another name of a tensor, under which it has `shape`; `arrange` makes it so."""
+    """Another name of a tensor, under which it has `shape`; `arrange` makes it so.
+
+    It moves rows, unless it is transposed.
+    """
 
     stored: str
     shape: tuple[int, ...]
     arrange: Callable[[Array], Array]
+    is_transposed: bool = False
 
 
 class Weights:
@@ -45,6 +50,7 @@ class Weights:
 
     `config` is the model's configuration by the keys of Hugging Face, `metadata` what the file says
     of itself. A file of GGUF has its own names, and those of Hugging Face as well (see `open_weights`).
+    `packed` are tensors that are stored as fields of few bits: they have the names of what they stand for.
     """
 
     def __init__(
@@ -57,12 +63,15 @@ class Weights:
         aliases: Mapping[str, Alias] | None = None,
         tokenizer: Callable[[], Tokenizer | None] | None = None,
         config_file: Path | None = None,
+        packed: Mapping[str, Packed] | None = None,
     ) -> None:
         self.path = path
         self.config = dict(config)
         self.metadata = dict(metadata)
         self._stored = dict(stored)
         self._added: dict[str, Array] = {}
+        self._packed = dict(packed or {})
+        self._fields: dict[str, tuple[str, Packed]] = {}
         self._config_file = config_file or path
         self._load = load or mapped
         self._tokenizer = tokenizer
@@ -83,6 +92,23 @@ class Weights:
         vars(found)["_added"] = {**self._added, **arrays}
         return found
 
+    def packed(self, name: str) -> Packed | None:
+        """A tensor as the fields that it is stored in; None for one that is stored as it is."""
+        if name in self._added:
+            return None
+        alias = self._aliases.get(name)
+        found = self._packed.get(name if alias is None else alias.stored)
+        return found if found is None or alias is None else _arranged(found, alias)
+
+    def in_fields(self, chosen: Mapping[str, Packed]) -> Weights:
+        """These weights, with the fields of some as tensors of their own: `weight.scales` and so on."""
+        found = copy.copy(self)
+        fields = {
+            f"{n}.{field}": (n, packed) for n, packed in chosen.items() for field in packed.fields
+        }
+        vars(found)["_fields"] = {**self._fields, **fields}
+        return found
+
     def __repr__(self) -> str:
         return f"Weights({str(self.path)!r}, {len(self._stored)} tensors)"
 
@@ -96,10 +122,13 @@ class Weights:
         """The other names that tensors go by, sorted."""
         return tuple(sorted(self._aliases))
 
-    def stored_name(self, name: str) -> str:
-        """The name in the file of a tensor that goes by this one; any other name as it is."""
+    def stored_names(self, name: str) -> tuple[str, ...]:
+        """The names in the file of what a tensor that goes by this one is made of; any other name as it is."""
+        if name in self._fields:
+            return self.stored_names(self._fields[name][0])
         alias = self._aliases.get(name)
-        return name if alias is None else alias.stored
+        stored = name if alias is None else alias.stored
+        return self._packed[stored].sources if stored in self._packed else (stored,)
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer | None:
@@ -112,7 +141,8 @@ class Weights:
         return None if self._tokenizer is None else self._tokenizer()
 
     def __contains__(self, name: object) -> bool:
-        return name in self._stored or name in self._aliases or name in self._added
+        places = (self._stored, self._aliases, self._added, self._packed, self._fields)
+        return any(name in place for place in places)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
@@ -124,6 +154,13 @@ class Weights:
         """The tensor; read-only, a view of the mapped file where the format allows."""
         if name in self._added:
             return self._added[name]
+        if name in self._fields:
+            weight, packed = self._fields[name]
+            return packed.read(name.removeprefix(f"{weight}."))
+        if name in self._packed and name not in self._stored:
+            found = self._packed[name].decoded()
+            found.flags.writeable = False
+            return found
         stored = self._find(name)
         self.dtype(name)
         array = self._load(stored)
@@ -134,6 +171,10 @@ class Weights:
         """The shape; UnknownWeight, with the closest names, where there is no such tensor."""
         if name in self._added:
             return self._added[name].shape
+        if (field := self._field(name)) is not None:
+            return field[0]
+        if (packed := self.packed(name)) is not None:
+            return packed.shape
         alias = self._aliases.get(name)
         return self._find(name).shape if alias is None else alias.shape
 
@@ -141,6 +182,10 @@ class Weights:
         """The dtype; BadWeightsFile where we have none for the file's."""
         if name in self._added and (added := of_numpy(self._added[name].dtype)) is not None:
             return added
+        if (field := self._field(name)) is not None:
+            return field[1]
+        if self.packed(name) is not None:
+            return f32
         stored = self._find(name)
         if stored.dtype is None:
             short = name[:80]
@@ -149,14 +194,37 @@ class Weights:
 
     def has_supported_dtype(self, name: str) -> bool:
         """Whether there is a dtype of ours for the tensor's."""
-        return self._find(name).dtype is not None
+        return self.packed(name) is not None or self._find(name).dtype is not None
+
+    def _field(self, name: str) -> tuple[tuple[int, ...], DType] | None:
+        if name not in self._fields:
+            return None
+        weight, packed = self._fields[name]
+        return packed.fields[name.removeprefix(f"{weight}.")]
 
     def _find(self, name: str) -> StoredTensor:
         alias = self._aliases.get(name)
         found = self._stored.get(name if alias is None else alias.stored)
         if found is None:
-            raise missing(name, str(self.path), [*self._stored, *self._aliases])
+            there = [*self._stored, *self._packed, *self._aliases]
+            raise missing(name, str(self.path), there)
         return found
+
+
+def _arranged(found: Packed, alias: Alias) -> Packed:
+    """A tensor in fields under another name: rows of fields are moved as those of the tensor are."""
+    if alias.is_transposed:
+
+        def values(fields: Fields, ops: Arithmetic) -> Any:
+            return found.values(fields, ops).T
+
+        return replace(found, shape=alias.shape, values=values)
+
+    def read(name: str) -> Array:
+        array = found.read(name)
+        return alias.arrange(array) if name not in found.shared else array
+
+    return replace(found, read=read)
 
 
 def check_named(op: str, name: str, given: object, refused: Refused = BadArgument) -> None:

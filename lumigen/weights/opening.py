@@ -44,9 +44,9 @@ def open_weights(path: str | Path) -> Weights:
 
     * safetensors, with the `config.json` beside it
     * GGUF: tensors under its own names, and for Llama, Mistral, Qwen and GPT-2 under those of Hugging
-      Face's checkpoints as well, whose arrangement of rows they then have; quantised ones become f32
-      when they are read. `config` has the metadata and the keys of config.json that they answer. Of a
-      split file, any part opens all.
+      Face's checkpoints as well, whose arrangement of rows they then have; those in blocks are f32 when
+      they are read, and `packed` gives their fields. `config` has the metadata and the keys of config.json
+      that they answer. Of a split file, any part opens all.
     * a state_dict that `torch.save` wrote, by a reader that runs no code; dicts inside (`{"model": ..}`)
       give prefixes
     * an npz file of `numpy.savez`
@@ -104,7 +104,10 @@ def _open_gguf(given: Path) -> Weights:
     config = hugging_face.config(file, stored, metadata, gguf.load)
     names = hugging_face.aliases(file, stored, metadata)
     tokenizer = partial(tokenizer_gguf.read_tokenizer, file, metadata)
-    return Weights(file, stored, config, metadata, gguf.load, names, tokenizer)
+    packed = gguf.packed(stored)
+    return Weights(
+        file, stored, config, metadata, gguf.load, names, tokenizer=tokenizer, packed=packed
+    )
 
 
 def _parts_of(file: Path, metadata: Mapping[str, Any]) -> list[Path]:

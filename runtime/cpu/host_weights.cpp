@@ -29,6 +29,12 @@ Status Weights::place(const char* where, const WeightTable& table, const Allocat
   for (int32_t i = 0; i < table.count; ++i) {
     const WeightSpec& spec = table.specs[i];
     const FoundWeight& row = file_.rows()[static_cast<size_t>(i)];
+    if (spec.made) {
+      char* place = nullptr;
+      if (const Status s = own(&place, where, spec)) return s;
+      data_.push_back(place);
+      continue;
+    }
     const bool pack = spec.panels != nullptr && !row.is_packed;
     const size_t alignment = spec.panels != nullptr ? kAlignment : static_cast<size_t>(spec.item_bytes);
     if (!pack && !row.is_converted() && aligned(row.data, alignment)) {
@@ -54,6 +60,16 @@ Status Weights::place(const char* where, const WeightTable& table, const Allocat
     data_.push_back(copy);
     packed_bytes_ += spec.bytes;
     file_.done_with(row);
+  }
+  return kOk;
+}
+
+Status Weights::pack_made(const char*, const WeightTable& table) {
+  for (int32_t i = 0; i < table.count; ++i) {
+    const WeightSpec& spec = table.specs[i];
+    if (!spec.made || spec.panels == nullptr) continue;
+    const int32_t plain = static_cast<int32_t>(&plain_row(table, spec) - table.specs);
+    pack_panels(made<char>(i), get<char>(plain), *spec.panels, spec.item_bytes);
   }
   return kOk;
 }

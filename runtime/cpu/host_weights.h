@@ -21,12 +21,20 @@ class Weights {
 
   // The file, to be opened before `place` and kept as long as the weights.
   WeightsFile* file() { return &file_; }
-  // Packs what needs it, and moves what is not aligned. May throw std::bad_alloc.
+  // Packs what needs it, and moves what is not aligned; rows that are made get a place. May throw
+  // std::bad_alloc.
   Status place(const char* where, const WeightTable& table, const Allocator& memory);
+  // What was made is there: packs it where kernels read panels of it.
+  Status pack_made(const char* where, const WeightTable& table);
 
   template <class T>
   const T* get(int32_t index) const {
     return static_cast<const T*>(data_[static_cast<size_t>(index)]);
+  }
+  // A row that is made, to be written once.
+  template <class T>
+  T* made(int32_t index) const {
+    return static_cast<T*>(const_cast<void*>(data_[static_cast<size_t>(index)]));
   }
   int64_t packed_bytes() const { return packed_bytes_; }
 

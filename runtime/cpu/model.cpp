@@ -35,6 +35,7 @@ Status open_model(Model** out, const ModelTable& table, const ModelOptions& opti
     if (const Status s = choose_isa(&model->isa, table.compiled, table.isa_variable)) return s;
     if (const Status s = open_weights(model->weights.file(), weights, options)) return s;
     if (const Status s = model->weights.place("model_open", weights, model->memory)) return s;
+    if (const Status s = make_weights(model.get(), weights)) return s;
     tell(options, "[model_open] kernels for %s; %d weights, %lld bytes of them packed or moved",
          isa_name(model->isa), static_cast<int>(table.weight_count),
          static_cast<long long>(model->weights.packed_bytes()));

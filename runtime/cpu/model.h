@@ -14,6 +14,8 @@
 
 namespace LUMIGEN_NS {
 
+struct Context;
+
 // What the emitted tables say about the model.
 struct ModelTable {
   const char* isa_variable;  // DIGITS_ISA
@@ -23,6 +25,7 @@ struct ModelTable {
   int64_t scratch_bytes;                // the most that any kernel needs for each thread
   const char *embedded, *embedded_end;  // weights inside the library, or null
   StateTable states = {nullptr, 0, 0};
+  Status (*make_weights)(Context* context) = nullptr;  // of other weights, if any are made
 };
 
 struct Model : SharedModel {

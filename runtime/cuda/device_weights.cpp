@@ -124,12 +124,16 @@ Status put_converted(Upload* upload, const char* where, const FoundWeight& row, 
   return kOk;
 }
 
-Status put_zeros(Upload* upload, size_t bytes) {  // fewer than a buffer has
-  char* place = nullptr;
-  size_t room = 0;
-  if (const Status s = upload->room(&place, &room, bytes)) return s;
-  std::memset(place, 0, bytes);
-  upload->put(bytes);
+Status put_zeros(Upload* upload, size_t bytes) {
+  while (bytes > 0) {
+    char* place = nullptr;
+    size_t room = 0;
+    if (const Status s = upload->room(&place, &room, 1)) return s;
+    const size_t count = std::min(room, bytes);
+    std::memset(place, 0, count);
+    upload->put(count);
+    bytes -= count;
+  }
   return kOk;
 }
 
@@ -194,11 +198,35 @@ Status Weights::upload(const char* where, const WeightsFile& file, const WeightT
     const WeightSpec& spec = table.specs[i];
     const FoundWeight& row = file.rows()[static_cast<size_t>(i)];
     const size_t bytes = static_cast<size_t>(spec.bytes);
+    if (spec.made) {
+      if (const Status s = put_zeros(&upload, round_up(bytes))) return s;
+      continue;
+    }
     if (const Status s = put(&upload, where, row, spec)) return s;
     if (const Status s = put_zeros(&upload, round_up(bytes) - bytes)) return s;
     file.done_with(row);
   }
   return upload.finish();
+}
+
+Status Weights::pack_made(const char* where, const WeightTable& table) {
+  std::vector<char> plain, packed;
+  for (int32_t i = 0; i < table.count; ++i) {
+    const WeightSpec& spec = table.specs[i];
+    if (!spec.made || spec.panels == nullptr) continue;
+    const WeightSpec& from = plain_row(table, spec);
+    plain.resize(static_cast<size_t>(from.bytes));
+    packed.resize(static_cast<size_t>(spec.bytes));
+    const char* what = "what is made of the weights cannot be copied";
+    const char* source = get<char>(static_cast<int32_t>(&from - table.specs));
+    const cudaError_t read = cudaMemcpy(plain.data(), source, plain.size(), cudaMemcpyDeviceToHost);
+    if (const Status s = check(read, where, what)) return s;
+    pack_panels(packed.data(), plain.data(), *spec.panels, spec.item_bytes);
+    const cudaError_t written =
+        cudaMemcpy(made<char>(i), packed.data(), packed.size(), cudaMemcpyHostToDevice);
+    if (const Status s = check(written, where, what)) return s;
+  }
+  return kOk;
 }
 
 }  // namespace LUMIGEN_NS

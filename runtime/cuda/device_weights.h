@@ -27,6 +27,14 @@ class Weights {
   const T* get(int32_t index) const {
     return reinterpret_cast<const T*>(block_ + offsets_[static_cast<size_t>(index)]);
   }
+  // A row that is made, to be written once.
+  template <class T>
+  T* made(int32_t index) const {
+    return reinterpret_cast<T*>(block_ + offsets_[static_cast<size_t>(index)]);
+  }
+  // What was made is there: packs it, on the host, where kernels read panels of it. The GPU is current. May
+  // throw std::bad_alloc.
+  Status pack_made(const char* where, const WeightTable& table);
   size_t bytes() const { return bytes_; }
 
  private:

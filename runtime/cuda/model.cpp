@@ -32,6 +32,7 @@ Status open_model(Model** out, const ModelTable& table, const ModelOptions& opti
     model->gpu = gpu;
     model->memory = {options.user, options.allocate, options.release};
     if (const Status s = model->weights.upload(where, file, weights, model->memory)) return s;
+    if (const Status s = make_weights(model.get(), weights)) return s;
     tell(options, "[model_open] GPU %d, %s (sm_%d); %d weights, %zu bytes on the GPU",
          static_cast<int>(gpu.id), gpu.name, static_cast<int>(gpu.capability),
          static_cast<int>(table.weight_count), model->weights.bytes());

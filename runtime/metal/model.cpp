@@ -33,6 +33,7 @@ Status open_model(Model** out, const ModelTable& table, const ModelOptions& opti
     model->table = &table;
     if (const Status s = model->gpu.open(where, table.compiled, table.kernels, table.kernel_count)) return s;
     if (const Status s = model->weights.place(where, file, weights, model->gpu.device())) return s;
+    if (const Status s = make_weights(model.get(), weights)) return s;
     tell(options, "[model_open] %s; %d weights, %zu bytes", model->gpu.name(),
          static_cast<int>(table.weight_count), model->weights.memory().bytes());
     *out = model.release();

@@ -18,6 +18,8 @@
 
 namespace LUMIGEN_NS {
 
+struct Context;
+
 // What the emitted tables say about the model.
 struct ModelTable {
   CompiledKernels compiled;
@@ -27,6 +29,7 @@ struct ModelTable {
   int32_t weight_count;
   const char *embedded, *embedded_end;  // weights inside the library, or null
   StateTable states = {nullptr, 0, 0};
+  Status (*make_weights)(Context* context) = nullptr;  // of other weights, if any are made
 };
 
 struct Model : SharedModel {

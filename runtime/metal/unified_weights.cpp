@@ -21,6 +21,7 @@ Status Weights::place(const char* where, const WeightsFile& file, const WeightTa
     return fail(kNoMemory, "[%s] no memory for the weights, %zu bytes. Free memory.", where, total);
   for (int32_t i = 0; i < table.count; ++i) {
     const WeightSpec& spec = table.specs[i];
+    if (spec.made) continue;
     const FoundWeight& row = file.rows()[static_cast<size_t>(i)];
     char* const to = memory_.data() + starts_[static_cast<size_t>(i)];
     if (row.is_converted()) {
@@ -29,6 +30,16 @@ Status Weights::place(const char* where, const WeightsFile& file, const WeightTa
       std::memcpy(to, row.data, static_cast<size_t>(spec.bytes));
     }
     file.done_with(row);
+  }
+  return kOk;
+}
+
+Status Weights::pack_made(const char*, const WeightTable& table) {
+  for (int32_t i = 0; i < table.count; ++i) {
+    const WeightSpec& spec = table.specs[i];
+    if (!spec.made || spec.panels == nullptr) continue;
+    const int32_t plain = static_cast<int32_t>(&plain_row(table, spec) - table.specs);
+    pack_panels(made<char>(i), get<char>(plain), *spec.panels, spec.item_bytes);
   }
   return kOk;
 }

@@ -20,6 +20,13 @@ class Weights {
   const T* get(int32_t index) const {
     return reinterpret_cast<const T*>(memory_.data() + starts_[static_cast<size_t>(index)]);
   }
+  // A row that is made, to be written once.
+  template <class T>
+  T* made(int32_t index) const {
+    return reinterpret_cast<T*>(memory_.data() + starts_[static_cast<size_t>(index)]);
+  }
+  // What was made is there: packs it where kernels read panels of it.
+  Status pack_made(const char* where, const WeightTable& table);
   const Memory& memory() const { return memory_; }
 
  private:

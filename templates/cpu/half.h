@@ -23,6 +23,9 @@ LUMIGEN_INLINE uint16_t bf16_bits(float x) {
   return uint16_t((wide + 0x7fff + (wide >> 16 & 1)) >> 16);
 }
 LUMIGEN_INLINE float load_f16(uint16_t h) {
+#if defined(__F16C__)
+  return _cvtsh_ss(h);
+#else
   const uint32_t exponent = h >> 10 & 31, fraction = h & 1023;
   const uint32_t bias = exponent == 31 ? 224 : 112;  // infinity and NaN keep the greatest exponent
   const uint32_t wide = (exponent + bias) << 23 | fraction << 13;
@@ -30,6 +33,7 @@ LUMIGEN_INLINE float load_f16(uint16_t h) {
   __builtin_memcpy(&x, &wide, sizeof x);
   if (exponent == 0) x = float(fraction) * 0x1p-24f;
   return h >> 15 ? -x : x;
+#endif
 }
 LUMIGEN_INLINE uint16_t f16_bits(float x) {
   uint32_t wide;

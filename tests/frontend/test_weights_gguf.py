@@ -25,7 +25,7 @@ from lumigen.weights import open_weights
 from lumigen.weights.blocks import ELEMENTS, dequantised
 from lumigen.weights.hugging_face import llama3
 
-QUANTISED = {n: e for n, e in ELEMENTS.items() if e.values}
+QUANTISED = {n: e for n, e in ELEMENTS.items() if e.blocks}
 
 
 def stories() -> Path | None:
@@ -299,7 +299,7 @@ def test_llama_under_the_names_of_hugging_face(tmp_path: Path, checkpoint: Any) 
         assert weights.shape(name) == array.shape
         np.testing.assert_array_equal(weights[name], array)
         assert not weights[name].flags.writeable
-    assert weights.stored_name("lm_head.weight") == "output.weight"
+    assert weights.stored_names("lm_head.weight") == ("output.weight",)
     q = weights["blk.1.attn_q.weight"]  # under its own name as it lies in the file
     np.testing.assert_array_equal(
         q, converted(checkpoint["model.layers.1.self_attn.q_proj.weight"], 4)

@@ -223,6 +223,9 @@ def test_a_build_may_have_fewer_instruction_sets(emitted, tool, tmp_path):
         said = " ".join(done.stderr.split())
         assert f"TINY_ISA {'has avx3' if wrong else 'is empty'}" in said
         assert "to some of: baseline, avx2, avx512" in said
+    elsewhere = [tool("cmake"), "-S", emitted, "-B", tmp_path / "n", *ninja(tool)]
+    text = run(*elsewhere, "-DTINY_ISA=native", cwd=tmp_path)
+    assert re.search(r"TINY_ISA: native is (baseline|avx2|avx512)$", text, re.MULTILINE)
     run(*configure, "-DTINY_ISA=avx2", cwd=tmp_path)
     run(tool("cmake"), "--build", tmp_path / "b", cwd=tmp_path)
     text = run(tool("ctest"), "--test-dir", tmp_path / "b", cwd=tmp_path)

@@ -223,7 +223,7 @@ class Module:
         missing = [name for name in wanted if name not in state_dict]
         unexpected = [n for n in state_dict if n not in wanted and n not in counters]
         if isinstance(state_dict, Weights):
-            read = {state_dict.stored_name(name) for name in wanted}
+            read = {n for name in wanted for n in state_dict.stored_names(name)}
             unexpected = [name for name in unexpected if name not in read]
         given = {
             name: named_array("load_state_dict", name, state_dict[name], refused)

@@ -97,7 +97,10 @@ def _builders(machine: Processor) -> dict[str, Builder]:
     return {
         "simt": Builder(
             partial(simt.simt, machine=machine),
-            sites({"visits": visits, "lanes": lanes, "stretches": (1, 4, 32)}),
+            sites(
+                {"visits": visits, "lanes": lanes, "stretches": (1, 4, 32)},
+                {"visits": visits, "lanes": lanes, "stretches": (1, 4, 32), "held": (1, 2, 4, 8)},
+            ),
         ),
         "sliding": Builder(
             partial(sliding.sliding, machine=machine),

@@ -47,6 +47,8 @@ TILES = ThreadTiles(
         "shared": 256 * 1024,
         "near_rows": 96,
     },
+    # so many rows that to unpack a column takes little beside its products; they stay in the second cache in part
+    unpacked={"rows": 256, "columns": 512, "chunk": 64, "depth": 384},
     # a matrix unit is so fast that packing rows and bringing columns have to serve many products: 256 rows of 2048
     # stay in the second cache. Columns of more than 1 MiB come once for all rows that there are. Others stay there with
     # them, and then 32 rows are better: they stay in the first cache, with the products that wait to be rounded
@@ -75,6 +77,8 @@ TILES = ThreadTiles(
     # few columns would leave most lanes idle, so they run one by one, over so many scores that memory is read in long
     # streams
     fold_of_few={"depth": 256},
+    # as many sums as hide the time that one takes, and streams of memory that a processor follows
+    held=4,
     stretches=32,
     few_columns=8,
     least_columns=64,  # four panels, which a tile of sums in registers may have
@@ -115,6 +119,7 @@ BASELINE = Processor(
         expansion=2,
         few_reads=4,
         few_steps=12,
+        unpacked=64,
         after=0,
         row=256,
         row_of_weights=1024,
@@ -132,7 +137,7 @@ BASELINE = Processor(
         idle=2,
         worth=8,
     ),
-    vectors=Vectors(window=8, least=4, divided=16, scanned=32, pieces=64),
+    vectors=Vectors(window=8, least=4, divided=16, written=4, scanned=32, pieces=64),
     scans=ScanParts(workers=THREADS, least=1 << 15, whole=256, fewest=4),
     runs=None,
     teams=None,

@@ -67,13 +67,13 @@ class _Config(ctypes.Structure):
 
 
 class Driver:
-    """The first GPU, current in this thread, and one stream of it."""
+    """A GPU by its number, current in this thread, and one stream of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, number: int = 0) -> None:
         self.library = ctypes.CDLL("libcuda.so.1")
         self.call("cuInit", c_uint(0))
         device, context, stream = c_int(0), c_void_p(), c_void_p()
-        self.call("cuDeviceGet", byref(device), c_int(0))
+        self.call("cuDeviceGet", byref(device), c_int(number))
         self.call("cuDevicePrimaryCtxRetain", byref(context), device)
         self.call("cuCtxSetCurrent", context)
         self.call("cuStreamCreate", byref(stream), c_uint(NON_BLOCKING))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count, takewhile
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -98,6 +99,13 @@ def machine(_threads: int) -> tuple[str, ...]:
     return (cuda_driver().found, gpu_architecture(0) or "", repr(driver), version, *FLAGS)
 
 
+def gpus() -> int:
+    """How many GPUs like the first one are here, in a row from that one on."""
+    here = gpu_architecture(0)
+    alike = takewhile(lambda n: gpu_architecture(n) == here, count(1))
+    return 0 if here is None else 1 + sum(1 for _ in alike)
+
+
 def memory() -> int:
     """A part of what the GPU has, in bytes."""
     return gpu_memory(0) // SHARE
@@ -157,13 +165,13 @@ def compiled_for(
 
 
 class CudaLane:
-    """One GPU, whose cache is `cold` before each launch or as it is.
+    """The GPU of a number, whose cache is `cold` before each launch or as it is.
 
     What arrays hold is uploaded once; all else lies in one block, whose owner changes with `bind`.
     """
 
-    def __init__(self, *, cold: bool) -> None:
-        self.gpu = Driver()
+    def __init__(self, number: int, *, cold: bool) -> None:
+        self.gpu = Driver(number)
         self.other = self.gpu.allocate(FORGETS * self.gpu.cache) if cold else 0
         self.functions: dict[str, DeviceKernel] = {}
         self.uploaded: dict[int, tuple[Array, int]] = {}  # by the identity of the array
@@ -323,13 +331,13 @@ class CudaBound:
             self.gpu.download(array, address)
         return {name: array for array, _, name in self.kept}
 
-    def times(self) -> Seconds:
+    def times(self, *, quick: bool = False) -> Seconds:
         """The medians of several runs: launches apart, then one after another as soon as each may begin."""
         events = [self.gpu.event() for _ in range(2 * len(self.steps) + 2)]
         each: dict[str, list[float]] = {}
         whole: list[float] = []
         begun = perf_counter()
-        fewest, most = ROUNDS
+        fewest, most = (ROUNDS[0], ROUNDS[0]) if quick else ROUNDS
         while len(whole) < fewest or (len(whole) < most and perf_counter() - begun < ENOUGH):
             run: dict[str, float] = {}
             for name, seconds in self._apart(events):
@@ -386,6 +394,7 @@ MEASURING = Measuring(
     features,
     memory,
     compiled,
+    workers=gpus,
     apart=True,  # no launch waits for the host
-    open=lambda _threads, cold: CudaLane(cold=cold),
+    open=lambda _threads, cold, number: CudaLane(number, cold=cold),
 )

@@ -82,6 +82,7 @@ APPLE7 = Gpu(
         expansion=2,
         few_reads=4,
         few_steps=12,
+        unpacked=0,
         after=8,
         row=256,
         row_of_weights=1024,
@@ -100,7 +101,7 @@ APPLE7 = Gpu(
         worth=8,
     ),
     vectors=Vectors(
-        window=8, least=4, divided=256, scanned=NEVER, pieces=0
+        window=8, least=4, divided=256, written=0, scanned=NEVER, pieces=0
     ),  # a thread scans a row by itself
     scans=ScanParts(workers=CORES, least=NEVER, whole=256, fewest=4),
     runs=None,

@@ -1,0 +1,49 @@
+"""story: what a search did, for people: what was tried of each region, what was not and why, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lumigen.search.choice import Choice
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A choice that was measured so many seconds after the beginning; the time of one run is None where it was lost."""
+
+    at: float
+    choice: Choice
+    seconds: float | None  # at the typical dims
+    is_quick: bool  # in a few runs, at these dims alone
+
+
+@dataclass(frozen=True)
+class RegionStory:
+    """A region: what was tried of it, and how often which reason refused a choice.
+
+    `alike` choices make kernels that others make, and `waiting` ones were legal and had no turn.
+    """
+
+    key: str
+    name: str  # of its kernel by the heuristic
+    before: float  # seconds of one run at the typical dims by the heuristic
+    best: float
+    least: float | None  # by what the machine can do; None where that is not known
+    chosen: Choice
+    verdict: str
+    attempts: tuple[Attempt, ...] = ()
+    refused: Mapping[str, int] | None = None
+    alike: int = 0
+    waiting: int = 0
+
+
+@dataclass(frozen=True)
+class Story:
+    """A search of so many seconds, with so many trials."""
+
+    seconds: float
+    trials: int
+    machine: tuple[str, ...]
+    regions: tuple[RegionStory, ...]
+    dropped: Mapping[str, int]  # choices, by what was wrong with them
