@@ -590,7 +590,8 @@ class GroupRows:
 
     Tasks share the chunks of each row. What they leave each other is in `shared`: keys (rows, places), pairs of keys
     and places between passes, and counts of digits; or, if places are not `placed`, counts of groups and
-    of chunks; or, of sums, elements by partition, where those of each lie, how many they are, and sums of their parts.
+    of chunks; or, of sums, elements by partition and their values, where those of each lie, how many they are, and sums
+    of their parts.
     The last one counts their tasks, and is 0 after all of them.
     """
 

@@ -21,7 +21,7 @@ from lumigen.region import Buffer, Expr, Region, Role, Store, buffers_of, const,
 from lumigen.schedule import Schedule
 from lumigen.tile import GroupRows, OrderRows, TileProgram
 
-COUNTERS = 3  # of the headers' Drawn
+COUNTERS = 96  # of the headers' Drawn
 GROUPING = ("groups", "starts", "sums")
 # bits of a key that tell values from each other: of floats those of their 32 that the type has
 BITS: Mapping[DType, int] = {f32: 32, f16: 19, bf16: 16, i32: 32, i8: 8, u8: 8, boolean: 1}
@@ -158,6 +158,7 @@ def _grouped(
         tiles, shares = (ceildiv(places, n) for n in (radix.piece, radix.share))
         left = (
             _left("elements", (count, places), i32),
+            _left("values", (count, places), f32),
             _left("segments", (count, radix.parts * tiles), i32),
             _left("sizes", (count, ix(radix.parts)), i32),
             _left("partial", (count * shares, ix(radix.wide)), f32),

@@ -65,9 +65,8 @@ LUMIGEN_INLINE float add_lanes(float value, unsigned same) {
 }
 
 // sums[k] = what elements `begin` to `end` of a partition have, of its keys from `low` on.
-template <class Value>
 LUMIGEN_INLINE void sum_keys(Partition& s, const PartRows& of, const PartMemory& memory, int row, int part,
-                             int begin, int end, int low, const Value& value) {
+                             int begin, int end, int low) {
   float* const sums = reinterpret_cast<float*>(s.next);
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int bits = of.shift() < kWideBits ? of.shift() : kWideBits;
@@ -75,24 +74,26 @@ LUMIGEN_INLINE void sum_keys(Partition& s, const PartRows& of, const PartMemory&
   for_segments(s, of, memory, row, part, begin, end, [&](const Segments& taken) {
     for (int at = taken.begin; at < taken.end; at += kThreads * kInTurn) {
       const int first = at + warp * kWarp * kInTurn + lane;
-      Placed found[kInTurn];
+      int found[kInTurn], key[kInTurn];
       float own[kInTurn];
-      find_elements(s, taken.elements, taken.tiles, taken.end, first, kWarp, found);
-#pragma unroll
-      for (int n = 0; n < kInTurn; ++n) own[n] = value(row, taken.place + found[n].place);
+      find_elements(s, taken, first, kWarp, found);
 #pragma unroll
       for (int n = 0; n < kInTurn; ++n) {
-        found[n].low -= low;
-        const bool is_there = first + n * kWarp < taken.end && found[n].low >= 0 && found[n].low < kWide;
-        const unsigned same = lanes_of_digit<kWideBits>(found[n].low, bits, is_there);
+        key[n] = static_cast<int>(memory.elements[taken.at + found[n]] / kPiece) - low;
+        own[n] = memory.values[taken.at + found[n]];
+      }
+#pragma unroll
+      for (int n = 0; n < kInTurn; ++n) {
+        const bool is_there = first + n * kWarp < taken.end && key[n] >= 0 && key[n] < kWide;
+        const unsigned same = lanes_of_digit<kWideBits>(key[n], bits, is_there);
         own[n] = add_lanes(own[n], is_there ? same : 0);
-        if (!is_there || (same & ((1u << lane) - 1)) != 0) found[n].low = -1;  // another lane has the sum
+        if (!is_there || (same & ((1u << lane) - 1)) != 0) key[n] = -1;  // another lane has the sum
       }
       for (int turn = 0; turn < kWarps; ++turn) {
         if (turn == warp) {
 #pragma unroll
           for (int n = 0; n < kInTurn; ++n) {
-            if (found[n].low >= 0) sums[found[n].low] += own[n];
+            if (key[n] >= 0) sums[key[n]] += own[n];
             __syncwarp();
           }
         }
@@ -105,16 +106,15 @@ LUMIGEN_INLINE void sum_keys(Partition& s, const PartRows& of, const PartMemory&
 
 // A share of a partition: its sums go to `out`, rows of groups, or to `partial`, by the share's number among
 // those beside the first ones.
-template <class Value>
 LUMIGEN_INLINE void sum_share(Partition& s, const PartRows& of, const PartMemory& memory, const Share& share,
-                              float* out, float* partial, const Value& value) {
+                              float* out, float* partial) {
   const int size = memory.sizes[share.row * kParts + share.part], wide = 1 << of.shift();
   const int first = share.part << of.shift(), groups = of.keys - 2;
   const bool is_whole = wide > kWide;  // sums of so many groups are made one after the other
   if (is_whole && share.number > 0) return;
   const int begin = share.number * kShare, end = is_whole || size - begin < kShare ? size : begin + kShare;
   for (int low = 0; low < wide; low += kWide) {
-    sum_keys(s, of, memory, share.row, share.part, begin, end, low, value);
+    sum_keys(s, of, memory, share.row, share.part, begin, end, low);
     const float* const sums = reinterpret_cast<const float*>(s.next);
     for (int k = threadIdx.x; k < kWide && low + k < wide; k += kThreads) {
       const int g = first + low + k - 1;
@@ -147,12 +147,13 @@ LUMIGEN_INLINE void add_shares(const PartRows& of, const PartMemory& memory, con
 
 // out[row, g] = the sum of the values at the elements of group g, of `count`. group(row, place) is an integer.
 template <class Group, class Value>
-LUMIGEN_INLINE void sum_rows(float* out, int rows, int groups, int count, int32_t* elements, int32_t* segments,
-                             int32_t* sizes, float* partial, int32_t* drawn, const Group& group,
-                             const Value& value) {
+LUMIGEN_INLINE void sum_rows(float* out, int rows, int groups, int count, int32_t* elements, float* values,
+                             int32_t* segments, int32_t* sizes, float* partial, int32_t* drawn,
+                             const Group& group, const Value& value) {
   __shared__ PartShared shared;
   const PartRows of = {rows, count, groups + 2};
-  const PartMemory memory = {reinterpret_cast<uint32_t*>(elements), reinterpret_cast<uint32_t*>(segments), sizes};
+  const PartMemory memory = {reinterpret_cast<uint32_t*>(elements), reinterpret_cast<uint32_t*>(segments), sizes,
+                             values};
   const auto key = [&](int row, int place) -> uint32_t {
     const int64_t g = static_cast<int64_t>(group(row, place));
     return static_cast<uint32_t>(g < 0 ? 0 : g < groups ? g + 1 : groups + 1);
@@ -169,13 +170,15 @@ LUMIGEN_INLINE void sum_rows(float* out, int rows, int groups, int count, int32_
       for (int i = threadIdx.x; i < rows * kParts; i += kThreads) sizes[i] = 0;
     } else if (phase == 1) {
       const int row = task / of.tiles();
-      part_tile(shared.tile, of, memory, row, task % of.tiles(), [&](int place) { return key(row, place); });
+      part_tile(
+          shared.tile, of, memory, row, task % of.tiles(), [&](int place) { return key(row, place); },
+          [&](int place) { return value(row, place); });
     } else {
       const int number = phase == 2 ? task - parts : task;
       const Share share = number < 0 ? Share{task / of.parts(), task % of.parts(), 0} : find_share(of, memory, number);
       float* const own = partial + static_cast<int64_t>(number < 0 ? 0 : number) * kWide;
       if (phase == 2) {
-        sum_share(shared.part, of, memory, share, out, own, value);
+        sum_share(shared.part, of, memory, share, out, own);
       } else {
         add_shares(of, memory, share, out, own);
       }

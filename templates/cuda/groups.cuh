@@ -85,7 +85,8 @@ LUMIGEN_INLINE void group_rows(Out* out, int rows, int groups, int count, int ch
   const RadixRows of = {rows, count, chunks, 32 - __clz(groups + 1)};
   const RadixMemory memory = {reinterpret_cast<KeyedPlace*>(pairs), counts, reinterpret_cast<Drawn*>(drawn)};
   const PartRows parted = {rows, count, groups + 2};
-  const PartMemory left = {reinterpret_cast<uint32_t*>(keys), reinterpret_cast<uint32_t*>(pairs), sizes};
+  const PartMemory left = {reinterpret_cast<uint32_t*>(keys), reinterpret_cast<uint32_t*>(pairs), sizes,
+                           nullptr};
   const int64_t size = static_cast<int64_t>(groups) + 1 + count;
   const auto key = [&](int row, int place) -> uint32_t {
     const int64_t g = static_cast<int64_t>(group(row, place));
@@ -97,13 +98,15 @@ LUMIGEN_INLINE void group_rows(Out* out, int rows, int groups, int count, int ch
   const int share = (groups + chunks) / chunks, wide = share < kGroups ? share : kGroups;
   const int tiles = (groups + wide) / wide;
   const int before = parted.are_many() ? kPartPhases : 0, sorted = before + 3 * of.passes();
-  bool is_done = false;  // by partitions
+  int phases = sorted + 1;
   const auto tasks = [&](int phase) {
-    if (phase + 1 == before) is_done = is_even(parted, left);
-    if (phase < before) return phase + 1 < before || is_done ? part_tasks(parted, phase) : 0;
-    return is_done ? 0 : phase < sorted ? radix_tasks(of, phase - before) : rows * tiles;
+    if (phase >= before) return phase < sorted ? radix_tasks(of, phase - before) : rows * tiles;
+    if (phase + 1 < before) return part_tasks(parted, phase);
+    const bool is_last = is_even(parted, left);
+    if (is_last) phases = before;
+    return is_last ? part_tasks(parted, phase) : 0;
   };
-  for_phases(memory.drawn, sorted + 1, tasks, [&](int phase, int task) {
+  for_phases(memory.drawn, phases, tasks, [&](int phase, int task) {
     if (phase < before) {
       part_task(shared.parts, parted, left, phase, task, key, put, [&](int row, int k, uint32_t i) {
         if (k > 0) out[row * size + k - 1] = static_cast<Out>(i);

@@ -14,10 +14,10 @@ constexpr int kPartBits = 10;
 constexpr int kParts = 1 << kPartBits;       // partitions at most
 constexpr int kWideBits = 11;                // of keys that a partition tells from each other, at most
 constexpr int kWide = 1 << kWideBits;        // keys of a partition at most
-constexpr int kTaken = 16;                   // elements of a tile that a thread has
+constexpr int kTaken = 8;                    // elements of a tile that a thread has
 constexpr int kPiece = kThreads * kTaken;    // elements of a tile
 constexpr int kSegments = 4 * kThreads;      // tiles whose elements a partition takes at a time
-constexpr int kInTurn = 8;                   // elements that a thread places in the turn of its warp
+constexpr int kInTurn = 4;                   // elements that a thread places in the turn of its warp
 constexpr int kEach = 1024;                  // elements of a partition, as far as there may be as many partitions
 constexpr int kUneven = 4;                   // times its share of the elements, and of a tile, that one may have
 
@@ -42,15 +42,17 @@ struct PartRows {
 
 // Memory that blocks share. `elements`: rows of `count`, each the low bits of a key with a place in its tile;
 // `segments`: rows of partitions by tiles, where in a tile a partition's elements begin, and how many there
-// are; `sizes`: rows of kParts, elements of each partition.
+// are; `sizes`: rows of kParts, elements of each partition; `values`: beside the elements, if they have some.
 struct PartMemory {
   uint32_t* elements;
   uint32_t* segments;
   int32_t* sizes;
+  float* values;
 };
 
 struct SortedTile {
   uint32_t elements[kPiece];
+  float values[kPiece];
   uint16_t counts[kWarps * kParts];  // of each warp's elements; then of those ahead, in the tile
 };
 
@@ -93,21 +95,27 @@ LUMIGEN_INLINE void add_segments(SortedTile& s, const PartRows& of, const PartMe
   }
 }
 
-// Puts the elements of a tile in order by partition. key(place) is an element's key. Warps have neighbouring
-// elements.
-template <class Key>
+// Elements that have no values.
+struct NoValues {};
+
+// Puts the elements of a tile in order by partition. key(place) is an element's key, value(place) what it has.
+// Warps have neighbouring elements.
+template <class Key, class Value = NoValues>
 LUMIGEN_INLINE void part_tile(SortedTile& s, const PartRows& of, const PartMemory& memory, int row, int tile,
-                              const Key& key) {
+                              const Key& key, const Value& value = {}) {
+  constexpr bool kHasValues = !std::is_same_v<Value, NoValues>;
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, shift = of.shift();
   const int begin = tile * kPiece, end = of.count - begin < kPiece ? of.count : begin + kPiece;
   const int first = begin + warp * kWarp * kTaken + lane, bits = 32 - __clz(of.parts());
   const unsigned ahead = (1u << lane) - 1;
   uint16_t* const own = s.counts + warp * kParts;
   uint32_t taken[kTaken], ranks[kTaken / 2] = {};  // keys; ranks among the warp's elements, two at a time
+  [[maybe_unused]] float has[kTaken];
 #pragma unroll
   for (int n = 0; n < kTaken; ++n) {
     const int i = first + n * kWarp;
     taken[n] = key(i < end ? i : end - 1);  // all go out together
+    if constexpr (kHasValues) has[n] = value(i < end ? i : end - 1);
   }
   for (int d = lane; d < kParts; d += kWarp) own[d] = 0;
   __syncwarp();
@@ -130,12 +138,18 @@ LUMIGEN_INLINE void part_tile(SortedTile& s, const PartRows& of, const PartMemor
   for (int n = 0; n < kTaken; ++n) {
     const int i = first + n * kWarp;
     const uint32_t rank = ranks[n / 2] >> 16 * (n % 2) & 0xffff;
-    if (i < end) s.elements[own[taken[n] >> shift] + rank] = (taken[n] & low) * kPiece + (i - begin);
+    if (i >= end) continue;
+    const uint32_t at = own[taken[n] >> shift] + rank;
+    s.elements[at] = (taken[n] & low) * kPiece + (i - begin);
+    if constexpr (kHasValues) s.values[at] = has[n];
   }
   __syncthreads();
-  uint32_t* const to = memory.elements + static_cast<int64_t>(row) * of.count + begin;
+  const int64_t to = static_cast<int64_t>(row) * of.count + begin;
 #pragma unroll 4
-  for (int i = threadIdx.x; i < end - begin; i += kThreads) to[i] = s.elements[i];
+  for (int i = threadIdx.x; i < end - begin; i += kThreads) {
+    memory.elements[to + i] = s.elements[i];
+    if constexpr (kHasValues) memory.values[to + i] = s.values[i];
+  }
 }
 
 // The segments of so many tiles at a time, kSegments at most; returns how many elements they have.
@@ -160,14 +174,18 @@ LUMIGEN_INLINE int take_segments(Partition& s, const uint32_t* segments, int til
   return static_cast<int>(all);
 }
 
-// An element: the low bits of its key, and its place in the row.
-struct Placed {
-  int low, place;
+// Elements of segments that are taken together: `begin` to `end` of them. Their tiles begin at `place` of a row,
+// `at` of all.
+struct Segments {
+  int tiles, begin, end, place;
+  int64_t at;
 };
 
-// Elements first, first + step .. of those that segments have; the last one for those from `end` on.
-LUMIGEN_INLINE void find_elements(const Partition& s, const uint32_t* elements, int tiles, int end, int first,
-                                  int step, Placed (&found)[kInTurn]) {
+// Where elements first, first + step .. of segments are, from the first of their tiles on; the last one for those
+// behind it.
+LUMIGEN_INLINE void find_elements(const Partition& s, const Segments& taken, int first, int step,
+                                  int (&found)[kInTurn]) {
+  const int tiles = taken.tiles, end = taken.end;
   int tile[kInTurn] = {};
 #pragma unroll 1
   for (int jump = tiles > 1 ? 1 << (31 - __clz(tiles - 1)) : 0; jump > 0; jump /= 2) {
@@ -180,16 +198,9 @@ LUMIGEN_INLINE void find_elements(const Partition& s, const uint32_t* elements, 
 #pragma unroll
   for (int n = 0; n < kInTurn; ++n) {
     const int i = first + n * step, within = (i < end ? i : end - 1) - static_cast<int>(s.begins[tile[n]]);
-    const uint32_t e = elements[static_cast<int64_t>(tile[n]) * kPiece + s.sources[tile[n]] + within];
-    found[n] = {static_cast<int>(e / kPiece), tile[n] * kPiece + static_cast<int>(e % kPiece)};
+    found[n] = tile[n] * kPiece + static_cast<int>(s.sources[tile[n]]) + within;
   }
 }
-
-// Elements of segments that are taken together: `begin` to `end` of them. `place` is where their tiles begin.
-struct Segments {
-  const uint32_t* elements;
-  int tiles, begin, end, place;
-};
 
 // f(segments) for elements `begin` to `end` of a partition.
 template <class F>
@@ -203,7 +214,7 @@ LUMIGEN_INLINE void for_segments(Partition& s, const PartRows& of, const PartMem
     __syncthreads();  // what was taken before has been read
     const int count = take_segments(s, segments + first, here);
     const int low = begin > ahead ? begin - ahead : 0, high = end - ahead < count ? end - ahead : count;
-    if (low < high) f(Segments{memory.elements + static_cast<int64_t>(row) * of.count + place, here, low, high, place});
+    if (low < high) f(Segments{here, low, high, place, static_cast<int64_t>(row) * of.count + place});
     ahead += count;
   }
 }
@@ -217,11 +228,14 @@ LUMIGEN_INLINE void count_keys(Partition& s, const PartRows& of, const PartMemor
   for_segments(s, of, memory, row, part, 0, of.count, [&](const Segments& taken) {
     for (int begin = taken.begin; begin < taken.end; begin += kThreads * kInTurn) {
       const int first = begin + threadIdx.x;
-      Placed found[kInTurn];
-      find_elements(s, taken.elements, taken.tiles, taken.end, first, kThreads, found);
+      int found[kInTurn];
+      find_elements(s, taken, first, kThreads, found);
+      uint32_t e[kInTurn];
+#pragma unroll
+      for (int n = 0; n < kInTurn; ++n) e[n] = memory.elements[taken.at + found[n]];
 #pragma unroll
       for (int n = 0; n < kInTurn; ++n) {
-        if (first + n * kThreads < taken.end) atomicAdd(s.next + found[n].low, 1u);
+        if (first + n * kThreads < taken.end) atomicAdd(s.next + e[n] / kPiece, 1u);
       }
     }
   });
@@ -252,13 +266,15 @@ LUMIGEN_INLINE void place_keys(Partition& s, const PartRows& of, const PartMemor
   for_segments(s, of, memory, row, part, 0, of.count, [&](const Segments& taken) {
     for (int begin = taken.begin; begin < taken.end; begin += kThreads * kInTurn) {
       const int first = begin + warp * kWarp * kInTurn + lane;
-      Placed found[kInTurn];
+      int found[kInTurn];
       unsigned same[kInTurn];
-      uint32_t at[kInTurn];
-      find_elements(s, taken.elements, taken.tiles, taken.end, first, kWarp, found);
+      uint32_t e[kInTurn], at[kInTurn];
+      find_elements(s, taken, first, kWarp, found);
+#pragma unroll
+      for (int n = 0; n < kInTurn; ++n) e[n] = memory.elements[taken.at + found[n]];
 #pragma unroll
       for (int n = 0; n < kInTurn; ++n) {
-        same[n] = lanes_of_digit<kWideBits>(found[n].low, shift, first + n * kWarp < taken.end);
+        same[n] = lanes_of_digit<kWideBits>(static_cast<int>(e[n] / kPiece), shift, first + n * kWarp < taken.end);
       }
       for (int turn = 0; turn < kWarps; ++turn) {
         if (turn == warp) {
@@ -266,9 +282,9 @@ LUMIGEN_INLINE void place_keys(Partition& s, const PartRows& of, const PartMemor
           for (int n = 0; n < kInTurn; ++n) {
             const bool is_there = first + n * kWarp < taken.end;
             const int before = __popc(same[n] & ahead);
-            if (is_there) at[n] = s.next[found[n].low] + before;
+            if (is_there) at[n] = s.next[e[n] / kPiece] + before;
             __syncwarp();
-            if (is_there && before == 0) s.next[found[n].low] += __popc(same[n]);
+            if (is_there && before == 0) s.next[e[n] / kPiece] += __popc(same[n]);
             __syncwarp();
           }
         }
@@ -276,7 +292,8 @@ LUMIGEN_INLINE void place_keys(Partition& s, const PartRows& of, const PartMemor
       }
 #pragma unroll
       for (int n = 0; n < kInTurn; ++n) {
-        if (first + n * kWarp < taken.end) put(at[n], taken.place + found[n].place);
+        const int tile = found[n] / kPiece * kPiece;
+        if (first + n * kWarp < taken.end) put(at[n], taken.place + tile + static_cast<int>(e[n] % kPiece));
       }
     }
   });

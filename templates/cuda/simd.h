@@ -36,7 +36,7 @@ static_assert(kLanes % 2 == 0, "floats of 16 bits move in pairs");
 LUMIGEN_INLINE int team_rank() { return static_cast<int>(threadIdx.x % kTeam); }
 LUMIGEN_INLINE int team_number() { return kTeams == 1 ? 0 : static_cast<int>(threadIdx.x / kTeam); }
 
-constexpr int kFewTogether = 4;  // elements of a short run that are read together
+constexpr int kRegistersTogether = 32;  // of what a short run reads together, 8 elements at most
 
 struct Vec {
   float v[kLanes];
@@ -827,10 +827,10 @@ LUMIGEN_INLINE T fold_together(T acc, Place begin, Place end, const F& f, const 
 }
 template <class Place, class T, class F, class Combine>
 LUMIGEN_INLINE T fold_run(T acc, Place begin, Place end, const F& f, const Combine& combine) {
-  for (; end - begin > kFewTogether; begin += 2 * kFewTogether) {
-    acc = fold_together<2 * kFewTogether>(acc, begin, end, f, combine);
-  }
-  return begin < end ? fold_together<kFewTogether>(acc, begin, end, f, combine) : acc;
+  constexpr int kMany = kRegistersTogether * 4 / sizeof(T) < 8 ? kRegistersTogether * 4 / sizeof(T) : 8;
+  constexpr int kFew = (kMany + 1) / 2;
+  for (; end - begin > kFew; begin += kMany) acc = fold_together<kMany>(acc, begin, end, f, combine);
+  return begin < end ? fold_together<kFew>(acc, begin, end, f, combine) : acc;
 }
 template <class Place, class T, class F>
 LUMIGEN_INLINE T add_run(T acc, Place begin, Place end, const F& f) {
