@@ -166,8 +166,7 @@ def _grouped(
     elif placed:
         between = _between(groups, radix.digit)
         keys = _left("keys", (minimum(1, between), count, rows.place.extent), i32)
-        sizes = _left("sizes", (count, minimum(1, between) * radix.parts), i32)
-        left = (keys, rows.pairs(between), rows.counts(radix), sizes)
+        left = (keys, rows.pairs(between), rows.counts(radix))
     else:
         left = (_left("sizes", (count, groups + 1), i32), _left("sums", (count, rows.wanted), i32))
     shared = (*left, _drawn())

@@ -67,7 +67,7 @@ LUMIGEN_INLINE float add_lanes(float value, unsigned same) {
 // sums[k] = what elements `begin` to `end` of a partition have, of its keys from `low` on.
 LUMIGEN_INLINE void sum_keys(Partition& s, const PartRows& of, const PartMemory& memory, int row, int part,
                              int begin, int end, int low) {
-  float* const sums = reinterpret_cast<float*>(s.next);
+  float* const sums = s.sums;
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int bits = of.shift() < kWideBits ? of.shift() : kWideBits;
   for (int k = threadIdx.x; k < kWide; k += kThreads) sums[k] = 0.0f;
@@ -79,7 +79,7 @@ LUMIGEN_INLINE void sum_keys(Partition& s, const PartRows& of, const PartMemory&
       find_elements(s, taken, first, kWarp, found);
 #pragma unroll
       for (int n = 0; n < kInTurn; ++n) {
-        key[n] = static_cast<int>(memory.elements[taken.at + found[n]] / kPiece) - low;
+        key[n] = static_cast<int>(memory.elements[taken.at + found[n]]) - low;
         own[n] = memory.values[taken.at + found[n]];
       }
 #pragma unroll
@@ -115,13 +115,12 @@ LUMIGEN_INLINE void sum_share(Partition& s, const PartRows& of, const PartMemory
   const int begin = share.number * kShare, end = is_whole || size - begin < kShare ? size : begin + kShare;
   for (int low = 0; low < wide; low += kWide) {
     sum_keys(s, of, memory, share.row, share.part, begin, end, low);
-    const float* const sums = reinterpret_cast<const float*>(s.next);
     for (int k = threadIdx.x; k < kWide && low + k < wide; k += kThreads) {
       const int g = first + low + k - 1;
       if (share.number > 0) {
-        partial[k] = sums[k];
+        partial[k] = s.sums[k];
       } else if (g >= 0 && g < groups) {
-        out[static_cast<int64_t>(share.row) * groups + g] = sums[k];
+        out[static_cast<int64_t>(share.row) * groups + g] = s.sums[k];
       }
     }
     __syncthreads();

@@ -1,7 +1,7 @@
 // The places of long rows' elements by group, and where each group begins among them, by many blocks.
 #pragma once
 
-#include "partitions.cuh"
+#include "radix.cuh"
 
 namespace LUMIGEN_NS {
 
@@ -69,66 +69,41 @@ LUMIGEN_INLINE void find_groups(int32_t* sizes, Out* first, int begin, int end, 
   for (int g = begin + threadIdx.x; g < end; g += kThreads) first[g] = static_cast<Out>(sizes[g - begin]);
 }
 
-union GroupShared {
-  RadixShared digits;
-  PartShared parts;
-};
-
 // The same as group_row of each row, `groups + 1 + count` elements of `out` apart. group(row, place) is an
-// integer; `keys` has rows of `count` if there are more groups than digits, and `sizes` rows of kParts.
-// Many groups are partitioned, and if that turns out to be uneven, or else, sorted by digits.
+// integer; `keys` has rows of `count` if there is more than one pass.
 template <class Out, class Group>
 LUMIGEN_INLINE void group_rows(Out* out, int rows, int groups, int count, int chunks, int32_t* keys,
-                               int64_t* pairs, int32_t* counts, int32_t* sizes, int32_t* drawn,
-                               const Group& group) {
-  __shared__ GroupShared shared;
+                               int64_t* pairs, int32_t* counts, int32_t* drawn, const Group& group) {
+  __shared__ RadixShared shared;
   const RadixRows of = {rows, count, chunks, 32 - __clz(groups + 1)};
   const RadixMemory memory = {reinterpret_cast<KeyedPlace*>(pairs), counts, reinterpret_cast<Drawn*>(drawn)};
-  const PartRows parted = {rows, count, groups + 2};
-  const PartMemory left = {reinterpret_cast<uint32_t*>(keys), reinterpret_cast<uint32_t*>(pairs), sizes,
-                           nullptr};
   const int64_t size = static_cast<int64_t>(groups) + 1 + count;
+  const int sorted = 3 * of.passes();
   const auto key = [&](int row, int place) -> uint32_t {
     const int64_t g = static_cast<int64_t>(group(row, place));
     return static_cast<uint32_t>(g < 0 ? 0 : g < groups ? g + 1 : groups + 1);
   };
-  const auto put = [&](int row, uint32_t i, int place) {
-    out[row * size + groups + 1 + i] = static_cast<Out>(place);
+  const auto put = [&](int row, uint32_t i, const KeyedPlace& e) {
+    out[row * size + groups + 1 + i] = static_cast<Out>(e.place);
+    if (of.passes() > 1) keys[static_cast<int64_t>(row) * count + i] = static_cast<int32_t>(e.key);
   };
   const int share = (groups + chunks) / chunks, wide = share < kGroups ? share : kGroups;
   const int tiles = (groups + wide) / wide;
-  const int before = parted.are_many() ? kPartPhases : 0, sorted = before + 3 * of.passes();
-  int phases = sorted + 1;
-  const auto tasks = [&](int phase) {
-    if (phase >= before) return phase < sorted ? radix_tasks(of, phase - before) : rows * tiles;
-    if (phase + 1 < before) return part_tasks(parted, phase);
-    const bool is_last = is_even(parted, left);
-    if (is_last) phases = before;
-    return is_last ? part_tasks(parted, phase) : 0;
-  };
-  for_phases(memory.drawn, phases, tasks, [&](int phase, int task) {
-    if (phase < before) {
-      part_task(shared.parts, parted, left, phase, task, key, put, [&](int row, int k, uint32_t i) {
-        if (k > 0) out[row * size + k - 1] = static_cast<Out>(i);
-      });
-      return;
-    }
+  const auto tasks = [&](int phase) { return phase < sorted ? radix_tasks(of, phase) : rows * tiles; };
+  for_phases(memory.drawn, sorted + 1, tasks, [&](int phase, int task) {
     if (phase < sorted) {
-      radix_task(shared.digits, of, memory, phase - before, task, key, [&](int row, uint32_t i, const KeyedPlace& e) {
-        put(row, i, static_cast<int>(e.place));
-        if (of.passes() > 1) keys[static_cast<int64_t>(row) * count + i] = static_cast<int32_t>(e.key);
-      });
+      radix_task(shared, of, memory, phase, task, key, put);
       return;
     }
     const int row = task / tiles, begin = task % tiles * wide;
     const int end = groups + 1 - begin < wide ? groups + 1 : begin + wide;
     if (of.passes() > 1) {
-      int32_t* const found = reinterpret_cast<int32_t*>(shared.digits.sorted);
-      find_groups(found, out + row * size, begin, end, keys + static_cast<int64_t>(row) * count, count);
+      int32_t* const sizes = reinterpret_cast<int32_t*>(shared.sorted);
+      find_groups(sizes, out + row * size, begin, end, keys + static_cast<int64_t>(row) * count, count);
       return;
     }
-    find_starts(shared.digits, memory.counts_of(row, of), 0, chunks, of.digits());  // of the only digit: the key
-    for (int g = begin + threadIdx.x; g < end; g += kThreads) out[row * size + g] = shared.digits.starts[g + 1];
+    find_starts(shared, memory.counts_of(row, of), 0, chunks, of.digits());  // of the only digit: the key
+    for (int g = begin + threadIdx.x; g < end; g += kThreads) out[row * size + g] = shared.starts[g + 1];
   });
 }
 

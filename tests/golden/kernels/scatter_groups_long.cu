@@ -1,4 +1,4 @@
-// run k00_groups_groups(ids, t4, t0, t1, t2, t3, counters 0 .. 96) tasks 35
+// run k00_groups_groups(ids, t3, t0, t1, t2, counters 0 .. 96) tasks 35
 #define LUMIGEN_TEAM 1  // threads that share a row
 #define LUMIGEN_LANES 4  // elements of a Vec
 #include "runtime/group.cuh"
@@ -18,11 +18,9 @@ __global__ void __launch_bounds__(kThreads, 4)
   int32_t* const keys = args.keys;
   int64_t* const pairs = args.pairs;
   int32_t* const counts = args.counts;
-  int32_t* const sizes = args.sizes;
   int32_t* const drawn = args.drawn;
   await_turn();
-  group_rows(out, 1, 50000, 70000, 35, keys, pairs, counts, sizes, drawn,
-      [&](int row, int place) { return ids[place]; });
+  group_rows(out, 1, 50000, 70000, 35, keys, pairs, counts, drawn, [&](int row, int place) { return ids[place]; });
 }
 
 const KernelRow k00_groups_groups_row = {
