@@ -32,7 +32,7 @@ struct WeightSpec {
   const char* packed_name;  // the tensor of flat bytes in a file that was packed for this model
   const char* packing;      // what such a file's metadata says under "lumigen.layout.<packed_name>"
   int64_t bytes;            // in the form that kernels read
-  bool made;                // of other rows, when a model is opened: no file has it
+  bool made = false;        // of other rows, when a model is opened: no file has it
 };
 
 // All rows, and the weights file that the library holds, if any.
@@ -64,6 +64,7 @@ class WeightsFile {
   Status open_memory(const char* where, const void* data, size_t bytes, const WeightTable& table);
 
   const std::vector<FoundWeight>& rows() const { return rows_; }
+  const FileMap& map() const { return map_; }  // of a file; of memory nothing is mapped
   // Opening a model never needs its weights twice: what was packed or moved is not read from the file again.
   void done_with(const FoundWeight& row) const;
 

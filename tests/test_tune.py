@@ -319,6 +319,45 @@ def test_a_search_gives_a_book_of_what_is_faster(tmp_path: Path, monkeypatch: An
     assert again.keys() <= found.book.found.keys(), "what was found is measured again"
 
 
+SMALL = """
+import lumigen as lg
+
+model = lg.Model("small")
+
+
+@model.entry(x=lg.spec(32, 64))
+def run(x):
+    return x.softmax(-1)
+"""
+
+
+@pytest.mark.slow
+def test_the_command_searches_with_several_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LUMIGEN_CACHE", str(tmp_path))
+    file, page = tmp_path / "model.py", tmp_path / "search.html"
+    file.write_text(SMALL, encoding="utf-8")
+    told = ["--time", "3s", "--workers", str(min(2, os.cpu_count() or 1)), "--html", str(page)]
+    assert cli.run(["tune", str(file), *told]) == 0
+    assert "k00_softmax_simt" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        ([], "the model cannot be left out"),
+        (["--html", "page.html", "--export", "all.json"], "--html"),
+        (["model.py", "--workers", "4096"], "workers"),
+    ],
+)
+def test_what_the_command_cannot_do_is_refused(
+    told: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["tune", *told]) == 1
+    assert says in capsys.readouterr().err
+
+
 # ---- what is kept ----
 
 

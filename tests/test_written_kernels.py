@@ -76,6 +76,11 @@ def depthwise(x: Any) -> Any:
     return F.conv2d(x, weight(8, 1, 3, 3), padding=1, groups=8)
 
 
+def depthwise_last(x: Any) -> Any:
+    kernels = weight(64, 1, 3, 3, dtype=lg.f16)
+    return F.conv2d(x.permute(0, 3, 1, 2), kernels, padding=1, groups=64).permute(0, 2, 3, 1)
+
+
 def scatter_add(x: Any, ids: Any) -> Any:
     return lg.zeros(20, 8).index_add(0, ids, x)
 
@@ -176,6 +181,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "convolution": (convolution, {"x": spec(1, 4, 12, 12)}),
     "convolution_f16": (channels_last, {"x": spec(ROWS, 28, 28, 64, dtype=lg.f16)}),
     "depthwise": (depthwise, {"x": spec(1, 8, 12, 12)}),
+    "depthwise_f16": (depthwise_last, {"x": spec(32, 56, 50, 64, dtype=lg.f16)}),
     "labels": (
         lambda x, y: F.cross_entropy(x @ weight(500, 24).T, y, reduction="none"),
         {"x": spec(MANY, 24), "y": spec(MANY, dtype=lg.i64)},
@@ -285,6 +291,7 @@ KERNELS = {
     "convolution.cu": Row("convolution", AMPERE, "pipeline"),
     "convolution_f16.cu": Row("convolution_f16", AMPERE, "pipeline"),
     "depthwise.cu": Row("depthwise", AMPERE, "simt"),
+    "depthwise_in_strips.cu": Row("depthwise_f16", AMPERE, "simt"),
     "stream_feed_forward.cu": Row("feed_forward", AMPERE, "cascade"),
     "stream_f16.cu": Row("causal_f16", AMPERE, "cascade"),
     "stream_grouped_bf16.cu": Row("grouped_bf16", AMPERE, "cascade"),

@@ -117,6 +117,15 @@ def _threads(ctx: click.Context, param: click.Parameter, count: int) -> int:
 
 def traced_options(function: F) -> F:
     """What `compile` and `show` take to get at a traced model."""
+    return _traced(function, required=True)
+
+
+def traced_options_if_any(function: F) -> F:
+    """The same where a command is of use without a model."""
+    return _traced(function, required=False)
+
+
+def _traced(function: F, *, required: bool) -> F:
     for option in (
         click.option(
             "--dtype",
@@ -155,7 +164,9 @@ def traced_options(function: F) -> F:
             show_default=True,
             help="The target: cpu, or cuda:sm_80,sm_90a. cuda alone is every architecture that lumigen supports.",
         ),
-        click.argument("model_file", metavar="MODEL.py[:NAME]|MODEL.onnx|MODEL.pt2|DIR"),
+        click.argument(
+            "model_file", metavar="MODEL.py[:NAME]|MODEL.onnx|MODEL.pt2|DIR", required=required
+        ),
     ):
         function = option(function)
     return function

@@ -1,4 +1,4 @@
-"""The command `tune`: what searches have found on this machine, as a file."""
+"""The command `tune`: searches a model without a project, and what searches have found on this machine, as a file."""
 
 from __future__ import annotations
 
@@ -6,34 +6,140 @@ from pathlib import Path
 
 import click
 
-from lumigen.cli.options import example, json_option
-from lumigen.cli.terminal import result, result_json
+from lumigen.cli.options import (
+    Dims,
+    Duration,
+    Settings,
+    example,
+    json_option,
+    load,
+    quiet_option,
+    traced_options_if_any,
+)
+from lumigen.cli.terminal import progress, result, result_json, say
+from lumigen.compile import Compilation, lower_model
+from lumigen.dtype import BY_NAME
+from lumigen.errors import BadArgument
 from lumigen.files import whole_file
+from lumigen.page import tuning_page, write_page
+from lumigen.progress import Stages
+from lumigen.quantise import quantised
+from lumigen.search.asked import asked_for
 from lumigen.search.book import text_of
 from lumigen.search.export import exported
-from lumigen.target import HOST
+from lumigen.target import parse_target
 
 
-@click.command(epilog=example("tune --export schedules.json"))
+@click.command(epilog=example("tune model.py --time 2m --html search.html"))
+@traced_options_if_any
+@click.option(
+    "--time",
+    "seconds",
+    metavar="TIME",
+    type=Duration(),
+    default="2m",
+    show_default=True,
+    help="How long to search a model.",
+)
+@click.option(
+    "--seed", metavar="NUMBER", type=int, help="Which random data is computed with, 0 to 1048576."
+)
+@click.option(
+    "--cold",
+    is_flag=True,
+    help="Measure each kernel with caches that have nothing of what it reads.",
+)
+@click.option(
+    "--workers",
+    metavar="COUNT",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="How many processes measure at the same time, on a GPU each.",
+)
+@click.option(
+    "--html",
+    metavar="FILE",
+    help="Write a page of the search: what was tried, what was not, what won; opens anywhere.",
+)
 @click.option(
     "--export",
     "file",
-    required=True,
     metavar="FILE",
     type=click.Path(path_type=Path),
     help="Write what all searches on this machine have found, for compile --schedules.",
 )
-@click.option(
-    "--target",
-    default=HOST.name,
-    show_default=True,
-    help="The target whose kernels were searched.",
-)
+@quiet_option
 @json_option
-def tune(file: Path, target: str, as_json: bool) -> None:
-    """Write what `compile --tune` has found on this machine as a file of schedules."""
-    book = exported(target)
-    with whole_file(file) as out:
-        out.write(text_of(book).encode())
-    said = {"file": str(file), "regions": len(book.found)}
-    result_json(said) if as_json else result(f"{file}: {len(book.found)} regions")
+def tune(
+    model_file: str | None,
+    target: str,
+    weights: str | None,
+    settings: Settings,
+    dims: Dims,
+    trust: bool,
+    dtype: str,
+    seconds: float,
+    seed: int | None,
+    cold: bool,
+    workers: int,
+    html: str | None,
+    file: Path | None,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Search a model for faster kernels on this machine, or write what searches have found.
+
+    What is found is remembered: `compile --tune` takes it without a search of its own.
+    """
+    _check(model_file, html, file)
+    said: dict[str, object] = {}
+    if model_file is not None:
+        row = parse_target(target)
+        asked = asked_for(row, seconds, None, seed, cold=cold, workers=workers)
+        with progress(quiet=quiet) as listener:
+            stages = Stages(listener)
+            with stages.stage("trace"):
+                model, opened, way, _ = load(model_file, settings, weights, dims, trust=trust)
+                traced = quantised(model.trace(), opened, None).traced
+            options = {"target": row.text, **asked.options}
+            equal, left = asked.program(traced, row, BY_NAME[dtype], stages)
+            made = lower_model(
+                equal.traced, options, stages, row, dtype=BY_NAME[dtype], schedules=left.book
+            )
+        for note in filter(None, (way, *stages.said)):
+            say(f"note: {note}")
+        said = {"model": model.name, "faster": len(made.schedules.found), **_written(made, html)}
+    if file is not None:
+        book = exported(target)
+        with whole_file(file) as out:
+            out.write(text_of(book).encode())
+        said |= {"file": str(file), "regions": len(book.found)}
+    result_json(said) if as_json else result("\n".join(_lines(said)))
+
+
+def _check(model_file: str | None, html: str | None, file: Path | None) -> None:
+    if model_file is None and file is None:
+        expected = "a model to search, or --export"
+        raise BadArgument(op="tune", name="the model", value="left out", expected=expected)
+    if model_file is None and html is not None:
+        expected = "it with a model, whose search it shows"
+        raise BadArgument(op="tune", name="--html", value=html, expected=expected)
+
+
+def _written(made: Compilation, html: str | None) -> dict[str, object]:
+    """The page, if one is asked for and there was a search."""
+    if html is None:
+        return {}
+    story = made.schedules.story
+    if story is None:
+        say("note: there was nothing to search, so no page is written: all was found today")
+        return {}
+    write_page(tuning_page(made, story), Path(html), "tune")
+    return {"html": html}
+
+
+def _lines(said: dict[str, object]) -> list[str]:
+    lines = [f"{said['model']}: {said['faster']} regions are faster"] if "model" in said else []
+    lines += [f"{said['html']}: the search"] if "html" in said else []
+    return [*lines, *([f"{said['file']}: {said['regions']} regions"] if "file" in said else [])]

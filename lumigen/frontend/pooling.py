@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Sequence
 from numbers import Integral
 from typing import Any, TypeAlias
@@ -335,19 +337,21 @@ def _pieces(op: str, x: Tensor, d: int, size: Ix, fill: float) -> tuple[Tensor, 
 
 
 def _adaptive_avg_pool(rank: int, x: Tensor, output_size: Targets) -> Tensor:
+    """The sum over all dimensions of a piece at once: in one pass, rounded once."""
     op = f"adaptive_avg_pool{rank}d"
+    first, counts, alike = x.ndim - rank, list[Tensor](), True
     for k, size in enumerate(_sizes(op, rank, x, output_size)):
         if size is None:
             continue
-        d = x.ndim - rank + k
-        parts, are_alike = _pieces(op, x, d, size, 0)
-        if are_alike:
-            x = parts.mean(-1)
-            continue
-        ones, _ = _pieces(op, full((x.extents[d],), 1, x.dtype), 0, size, 0)
-        count = ones.sum(-1).reshape(-1, *(1,) * (rank - 1 - k))
-        x = parts.sum(-1) / count
-    return x
+        ones = full((x.extents[first + k],), 1, x.dtype)
+        x, are_alike = _pieces(op, x, first + k, size, 0)
+        ones, _ = _pieces(op, ones, 0, size, 0)
+        counts.append(ones.sum(-1).reshape(-1, *(1,) * (rank - 1 - k)))
+        alike = alike and are_alike
+    inside = tuple(range(first + rank, x.ndim))
+    if alike:
+        return x.mean(inside) if inside else x
+    return x.sum(inside) / functools.reduce(operator.mul, counts)
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: Targets) -> Tensor:
@@ -366,20 +370,18 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Targets) -> Tensor:
 
 
 def _adaptive_max_pool(rank: int, x: Tensor, output_size: Targets, return_indices: bool) -> Any:
-    op = f"adaptive_max_pool{rank}d"
+    op, first = f"adaptive_max_pool{rank}d", x.ndim - rank
     count = product(x.extents[-rank:])
     numbers = arange(count).reshape(x.extents[-rank:]).expand(x.extents)
     for k, size in enumerate(_sizes(op, rank, x, output_size)):
         if size is None:
             continue
-        d = x.ndim - rank + k
-        parts, _ = _pieces(op, x, d, size, x.dtype.lowest)
+        x, _ = _pieces(op, x, first + k, size, x.dtype.lowest)
         if return_indices:
-            places, _ = _pieces(op, numbers, d, size, -1)
-            x, numbers = _with_places(parts, places, count)
-        else:
-            x = parts.amax(-1)
-    return (x, numbers) if return_indices else x
+            numbers, _ = _pieces(op, numbers, first + k, size, -1)
+            x, numbers = _with_places(x, numbers, count)
+    inside = tuple(range(first + rank, x.ndim))
+    return (x, numbers) if return_indices else x.amax(inside) if inside else x
 
 
 def adaptive_max_pool1d(input: Tensor, output_size: Targets, return_indices: bool = False) -> Any:

@@ -112,11 +112,6 @@ def _kernel(
     mine = {entry: n for (entry, name), n in launches.items() if name == source.name}
     runs = ", ".join(f"{n} in {entry}" for entry, n in mine.items())
     share = 100 * sum(mine.values()) * (read + written) / (total or 1)
-    forms = [
-        FormContext(title, _body(show_kernels(form, [lowered])))
-        for form, title in (("regions", "Region"), ("plan", "Plan"), ("tile", "Tile program"))
-    ]
-    suffix = "CUDA" if model.target.has_device else "C++"
     return KernelPage(
         name=source.name,
         title=source.title,
@@ -130,8 +125,20 @@ def _kernel(
         computes=source.computes.name,
         share=f"{share:.1f}",
         files=tuple(_files(source.lines)),
-        forms=(*forms, FormContext(f"{suffix} source", source.body.strip("\n"), is_code=True)),
+        forms=forms_of(lowered, source, model),
     )
+
+
+def forms_of(
+    lowered: LoweredKernel, source: KernelSource, model: CompiledModel
+) -> tuple[FormContext, ...]:
+    """A kernel as region, plan, tile program and source."""
+    forms = [
+        FormContext(title, _body(show_kernels(form, [lowered])))
+        for form, title in (("regions", "Region"), ("plan", "Plan"), ("tile", "Tile program"))
+    ]
+    suffix = "CUDA" if model.target.has_device else "C++"
+    return (*forms, FormContext(f"{suffix} source", source.body.strip("\n"), is_code=True))
 
 
 def _body(text: str) -> str:

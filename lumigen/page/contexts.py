@@ -100,3 +100,94 @@ class PageContext:
     entries: tuple[EntryPage, ...]
     kernels: tuple[KernelPage, ...]
     forms: tuple[FormContext, ...]  # of the whole model: graphs, program, weights
+
+
+@dataclass(frozen=True)
+class MarkContext:
+    """A level in a chart."""
+
+    y: int
+    label: str
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class DotContext:
+    """A candidate in a chart: measured well, in a few runs, the best so far, or lost."""
+
+    x: int
+    y: int
+    kind: str  # well, better, lost, or empty
+    hint: str
+
+
+@dataclass(frozen=True)
+class ChartContext:
+    """Times as a search went on, in pixels."""
+
+    width: int
+    height: int
+    left: int
+    right: int
+    end: str
+    path: str  # of SVG: the best so far
+    ticks: tuple[MarkContext, ...]
+    marks: tuple[MarkContext, ...]
+    dots: tuple[DotContext, ...] = ()
+
+
+@dataclass(frozen=True)
+class BarsContext:
+    """The times of a region beside those of others, in pixels; `least` is 0 where nothing is known of it."""
+
+    width: int
+    before: int
+    best: int
+    least: int
+
+
+@dataclass(frozen=True)
+class AttemptContext:
+    """A row of what was measured."""
+
+    at: str
+    seconds: str
+    how: str
+    choice: str
+
+
+@dataclass(frozen=True)
+class PrunedContext:
+    """So many candidates were not measured."""
+
+    count: int
+    why: str
+
+
+@dataclass(frozen=True)
+class RegionPage:
+    """A region as it was searched, and what it runs as."""
+
+    name: str
+    verdict: str
+    before: str
+    best: str
+    least: str
+    tried: int
+    chosen: str
+    bars: BarsContext
+    curve: ChartContext
+    attempts: tuple[AttemptContext, ...]
+    pruned: tuple[PrunedContext, ...]
+    forms: tuple[FormContext, ...]
+
+
+@dataclass(frozen=True)
+class TuningPage:
+    """The whole page of a search."""
+
+    name: str
+    facts: tuple[str, ...]
+    lost: str
+    curve: ChartContext
+    regions: tuple[RegionPage, ...]

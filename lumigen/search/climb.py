@@ -110,6 +110,7 @@ class Tried:
     at: float
     seconds: Times | None
     is_quick: bool  # in a few runs at the typical dims
+    is_best: bool = False  # of all so far
 
 
 @dataclass
@@ -212,9 +213,10 @@ class Climb:
     def found(self, choice: Choice, seconds: Times, *, glimpsed: bool = False) -> None:
         """A choice as it was measured at all dims, after a glimpse or without one."""
         self.tried += not glimpsed
-        self.tries.append(Tried(choice, monotonic(), seconds, is_quick=False))
+        best = is_better(seconds, self.seconds)
+        self.tries.append(Tried(choice, monotonic(), seconds, is_quick=False, is_best=best))
         self.kept = sorted([*self.kept, (mean(seconds), choice)], key=lambda k: k[0])[:KEPT]
-        if is_better(seconds, self.seconds):
+        if best:
             self.best, self.seconds = choice, seconds
             self.begin()
 

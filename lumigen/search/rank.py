@@ -44,10 +44,10 @@ class Learned:
         learned = sum(w * features.get(name, 0.0) for name, w in self.weights.items())
         return features[ROOFLINE] + learned
 
-    def order(self, candidates: Sequence[Features]) -> list[int]:
-        """Their places, the fastest first; of equals the first."""
-        times = [self.predicted(f) for f in candidates]
-        return sorted(range(len(times)), key=lambda i: (times[i], i))
+    def order(self, candidates: Sequence[Features], measured: Sequence[Features] = ()) -> list[int]:
+        """Their places, the fastest first; of equals the first. What is like a measured one can hardly be faster."""
+        times = [(f in measured, self.predicted(f)) for f in candidates]
+        return sorted(range(len(times)), key=lambda i: (*times[i], i))
 
     def and_also(self, other: Learned) -> Learned:
         """What both say."""
@@ -96,4 +96,5 @@ class Ranking:
     def order(self, region: str, candidates: Sequence[Features]) -> Sequence[int]:
         """Places of these candidates of a region, what to measure first."""
         own = [m for m in self.measured if m.region == region]
-        return self.common.and_also(learned(own, self.common)).order(candidates)
+        both = self.common.and_also(learned(own, self.common))
+        return both.order(candidates, [m.features for m in own])

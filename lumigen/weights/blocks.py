@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lumigen.dtype import DType, bf16, f16, f32, f64, i8, i32, i64, u8
-from lumigen.weights.formats import ARRAYS, Blocks, Plane
+from lumigen.weights.formats import ARRAYS, Blocks, Plane, in_planes
 
 Bytes = npt.NDArray[Any]  # of u8
 Floats = npt.NDArray[np.float32]
@@ -87,26 +87,21 @@ def _bits(x: Bytes, run: int, width: int) -> Bytes:
     return parts.reshape(len(x), -1)
 
 
-def _in_planes(x: Bytes, run: int, width: int) -> Bytes:
-    """Small integers as the bits of runs of bytes: what `_bits` undoes."""
-    parts = x.reshape(len(x), -1, 8 // width, run)
-    shifts = np.arange(0, 8, width, dtype=np.uint8)[:, None]
-    return np.bitwise_or.reduce(parts << shifts, axis=2).reshape(len(x), -1)
-
-
 # 32 elements: one scale, and with _1 one offset. 32 bits in a row are the fifth of 32 numbers.
 
 
+HALVES, FIFTH = Plane(4, 16), Plane(1, 4)
+
+
 def _fifths(at: int) -> Take:
-    return lambda x: _in_planes(np.unpackbits(x[:, at : at + 4], axis=1, bitorder="little"), 4, 1)
+    return lambda x: in_planes(np.unpackbits(x[:, at : at + 4], axis=1, bitorder="little"), FIFTH)
 
 
-HALVES = Plane(4, 16)
 Q4_0 = Blocks(32, (HALVES,), zero=8)
 Q4_1 = Blocks(32, (HALVES,), has_minima=True)
-Q5_0 = Blocks(32, (HALVES, Plane(1, 4)), zero=16)
-Q5_1 = Blocks(32, (HALVES, Plane(1, 4)), has_minima=True)
-Q8_0 = Blocks(32, (Plane(8, 32),))
+Q5_0 = Blocks(32, (HALVES, FIFTH), zero=16)
+Q5_1 = Blocks(32, (HALVES, FIFTH), has_minima=True)
+Q8_0 = Blocks(32, (Plane(8, 32, is_signed=True),))
 
 
 # 256 elements in sub-blocks, each with a scale of few bits, and with Q2, Q4 and Q5 an offset
@@ -170,7 +165,7 @@ def _digits(x: Bytes) -> Bytes:
     places = ((0, 32, 5), (32, 48, 5), (48, 52, 4))
     digits = [(x[:, None, a:b] * POWERS[:n]).reshape(len(x), -1) for a, b, n in places]
     found = np.concatenate(digits, axis=1).astype(np.uint16) * 3 >> 8
-    return _in_planes(found.astype(np.uint8), 32, 2)
+    return in_planes(found, TERNARY.planes[0])
 
 
 # by their number in a file; those without a dtype are named in errors

@@ -20,7 +20,7 @@ from lumigen.weights.stored import Array
 
 Shape = tuple[int, ...]
 Fields = Mapping[str, Any]  # arrays, or tensors of a model
-SIGNED = {8: i8}  # planes of whole bytes have a sign; others are bits of u8
+AT_A_TIME = 1 << 22  # elements that are decoded together
 
 
 class Arithmetic(Protocol):
@@ -42,6 +42,10 @@ class Arithmetic(Protocol):
         """Numbers of a small table, by whole numbers in f32 that are all inside."""
         ...
 
+    def columns(self, x: Any, order: Any) -> Any:
+        """Elements of the last axis, by indices that are all inside."""
+        ...
+
 
 class _Arrays:
     def floats(self, x: Array) -> Array:
@@ -55,6 +59,9 @@ class _Arrays:
 
     def lookup(self, table: Sequence[float], index: Array) -> Array:
         return np.array(table, np.float32)[index.astype(np.uint8)]
+
+    def columns(self, x: Array, order: Array) -> Array:
+        return x[..., order]
 
 
 ARRAYS: Arithmetic = _Arrays()
@@ -78,8 +85,15 @@ class Packed:
 
     def decoded(self) -> Array:
         """The weight in f32."""
+        fields = {name: self.read(name) for name in self.fields}
+        out = np.empty(self.shape, np.float32)
+        rows = out.reshape(self.shape[0] if self.shape else 1, -1)
+        step = max(1, AT_A_TIME // max(rows.shape[1], 1))
         with np.errstate(all="ignore"):  # scales are what the file says, NaN and infinity included
-            return self.values({name: self.read(name) for name in self.fields}, ARRAYS)
+            for i in range(0, len(rows), step):
+                part = {n: a if n in self.shared else a[i : i + step] for n, a in fields.items()}
+                rows[i : i + step] = self.values(part, ARRAYS).reshape(-1, rows.shape[1])
+        return out
 
     @property
     def bits(self) -> int:
@@ -93,6 +107,48 @@ class Plane:
 
     bits: int
     run: int
+    is_signed: bool = False
+
+    @property
+    def dtype(self) -> DType:
+        return i8 if self.is_signed else u8
+
+
+@dataclass(frozen=True)
+class SmallFloat:
+    """Floats of 8 bits: a sign, an exponent less a bias, a fraction. The codes from `end` on are no numbers."""
+
+    exponent: int
+    fraction: int
+    bias: int
+    end: int
+
+    def values(self, code: Any, ops: Arithmetic) -> Any:
+        """Of codes in f32; each step is exact."""
+        parts = 2.0**self.fraction
+        powers = [2.0 ** (max(e, 1) - self.bias - self.fraction) for e in range(1 << self.exponent)]
+        size = code % 128.0
+        exponent = ops.floor(size / parts)
+        digits = size % parts + ops.floats(size >= parts) * parts
+        sign = ops.floats(code < 128.0) * 2.0 - 1.0
+        return digits * ops.lookup(powers, exponent) * sign
+
+
+E4M3 = SmallFloat(4, 3, 7, 127)
+E5M2 = SmallFloat(5, 2, 15, 124)
+
+
+def planes_of(bits: int, items: int) -> tuple[Plane, ...]:
+    """The planes of unsigned integers of so many bits in a block of so many."""
+    widths = {1: (1,), 2: (2,), 3: (2, 1), 4: (4,), 5: (4, 1), 6: (4, 2), 8: (8,)}[bits]
+    return tuple(Plane(width, items * width // 8) for width in widths)
+
+
+def in_planes(x: Array, row: Plane) -> Array:
+    """Bytes (blocks, ...) of small integers (blocks, items): what `spread` undoes."""
+    parts = x.astype(np.uint8).reshape(len(x), -1, 8 // row.bits, row.run)
+    shifts = np.arange(0, 8, row.bits, dtype=np.uint8)[:, None]
+    return np.bitwise_or.reduce(parts << shifts, axis=2).reshape(len(x), -1)
 
 
 def spread(plane: Any, row: Plane, axes: Shape, ops: Arithmetic) -> Any:
@@ -118,29 +174,34 @@ def spread(plane: Any, row: Plane, axes: Shape, ops: Arithmetic) -> Any:
 class Blocks:
     """Runs of `items` elements of a row, whose integers share scales.
 
-        scales * sub_scales * (integer - zero) + minima * sub_minima
+        scales * sub_scales * (integer - zero - zeros) + minima * sub_minima
 
-    The integers are `planes`, lowest bits first; with a `codebook` they are indices into it. `sub` elements share a
+    The integers are `planes`, lowest bits first; with a `codebook` they are indices into it, and as a `code` they are
+    floats of 8 bits. `sub` elements share a
     sub-scale, where there are such. Products and sums are of f32, from left to right.
     """
 
     items: int
     planes: tuple[Plane, ...]
     zero: int = 0
-    codebook: tuple[int, ...] = ()
+    codebook: tuple[float, ...] = ()
     scale: DType = f16
     sub: int = 0
     sub_scale: DType | None = None
     has_minima: bool = False
+    zeros: DType | None = None
+    code: SmallFloat | None = None
 
     def fields(self) -> dict[str, tuple[Shape, DType]]:
         """Of a block: shapes and dtypes."""
         found: dict[str, tuple[Shape, DType]] = {}
         for name, plane in zip(PLANES, self.planes, strict=False):
-            found[name] = ((self.items * plane.bits // 8,), SIGNED.get(plane.bits, u8))
+            found[name] = ((self.items * plane.bits // 8,), plane.dtype)
         found["scales"] = ((), self.scale)
         if self.has_minima:
             found["minima"] = ((), self.scale)
+        if self.zeros is not None:
+            found["zeros"] = ((), self.zeros)
         if self.sub_scale is not None:
             found["sub_scales"] = ((self.items // self.sub,), self.sub_scale)
             if self.has_minima:
@@ -170,24 +231,43 @@ class Blocks:
             found = found + self._by_sub("minima", "sub_minima", fields, ops)
         return found
 
-    def _numbers(self, fields: Fields, ops: Arithmetic) -> Any:
+    def integers(self, fields: Fields, ops: Arithmetic) -> Any:
+        """(..., K / items, *axes), in f32, none below 0 if they have no sign."""
         found = spread(fields["quants"], self.planes[0], self.axes, ops)
-        if self.codebook:
-            return ops.lookup(self.codebook, found)
         if len(self.planes) > 1:
             high = spread(fields["high"], self.planes[1], self.axes, ops)
             found = found + high * 2.0 ** self.planes[0].bits
-        return found - self.zero if self.zero else found
+        return found
+
+    def _numbers(self, fields: Fields, ops: Arithmetic) -> Any:
+        found = self.integers(fields, ops)
+        if self.codebook:
+            return ops.lookup(self.codebook, found)
+        if self.code is not None:
+            return self.code.values(found, ops)
+        found = found - self.zero if self.zero else found
+        return found if self.zeros is None else found - self._of_blocks(fields["zeros"], ops)
+
+    def _of_blocks(self, field: Any, ops: Arithmetic) -> Any:
+        return ops.floats(field.reshape(*field.shape, *[1] * len(self.axes)))
 
     def _by_sub(self, name: str, sub: str, fields: Fields, ops: Arithmetic) -> Any:
-        of_blocks = fields[name]
-        lead, ones = of_blocks.shape, [1] * len(self.axes)
-        found = ops.floats(of_blocks.reshape(*lead, *ones))
+        lead, found = fields[name].shape, self._of_blocks(fields[name], ops)
         if self.sub_scale is None:
             return found
         ends = [math.prod(self.axes[i:]) for i in range(len(self.axes))]
         by_sub = [n if end > self.sub else 1 for n, end in zip(self.axes, ends, strict=True)]
         return found * ops.floats(fields[sub].reshape(*lead, *by_sub))
+
+    def planed(self, integers: Array) -> dict[str, Array]:
+        """The planes of integers (blocks, items)."""
+        found: dict[str, Array] = {}
+        shift = 0
+        for name, plane in zip(PLANES, self.planes, strict=False):
+            part = integers >> shift & ((1 << plane.bits) - 1) if plane.bits < 8 else integers
+            found[name] = part if plane.bits == 8 else in_planes(part, plane)
+            shift += plane.bits
+        return found
 
     def packed(
         self, kind: str, shape: Shape, read: Callable[[str], Array], sources: tuple[str, ...] = ()
@@ -196,7 +276,7 @@ class Blocks:
         specs = self.fields_of(shape)
 
         def values(fields: Fields, ops: Arithmetic) -> Any:
-            return self.values(fields, ops).reshape(*shape)
+            return self.values(fields, ops).reshape(-1, *shape[1:])
 
         def field(name: str) -> Array:
             return read(name).reshape(specs[name][0])

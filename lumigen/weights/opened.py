@@ -156,15 +156,15 @@ class Weights:
             return self._added[name]
         if name in self._fields:
             weight, packed = self._fields[name]
-            return packed.read(name.removeprefix(f"{weight}."))
-        if name in self._packed and name not in self._stored:
-            found = self._packed[name].decoded()
-            found.flags.writeable = False
-            return found
-        stored = self._find(name)
-        self.dtype(name)
-        array = self._load(stored)
+            return _finite(packed.read(name.removeprefix(f"{weight}.")), name, self.path)
         alias = self._aliases.get(name)
+        held = self._packed.get(name if alias is None else alias.stored)
+        if held is None:
+            self.dtype(name)
+            array = self._load(self._find(name))
+        else:
+            array = held.decoded()
+            array.flags.writeable = False
         return array if alias is None else alias.arrange(array)
 
     def shape(self, name: str) -> tuple[int, ...]:
@@ -209,6 +209,15 @@ class Weights:
             there = [*self._stored, *self._packed, *self._aliases]
             raise missing(name, str(self.path), there)
         return found
+
+
+def _finite(field: Array, name: str, file: Path) -> Array:
+    """A field of what a model will read; scales that are no numbers make none of anything."""
+    kind = of_numpy(field.dtype)
+    if kind is not None and kind.is_float and not np.isfinite(field.astype(np.float32)).all():
+        at = np.argwhere(~np.isfinite(field.astype(np.float32)))[0].tolist()
+        raise bad(file, f"{name[:80]}{at} is {field[tuple(at)]}, no finite number")
+    return field
 
 
 def _arranged(found: Packed, alias: Alias) -> Packed:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from lumigen.missing import advice
-from lumigen.weights import archive, gguf, hugging_face, tokenizer_gguf, tokenizer_json
+from lumigen.weights import archive, gguf, hugging_face, packed, tokenizer_gguf, tokenizer_json
 from lumigen.weights.json_text import CONFIG, bounded_text, config_beside, json_object
 from lumigen.weights.npz import read_npz
 from lumigen.weights.opened import Weights
@@ -104,9 +104,9 @@ def _open_gguf(given: Path) -> Weights:
     config = hugging_face.config(file, stored, metadata, gguf.load)
     names = hugging_face.aliases(file, stored, metadata)
     tokenizer = partial(tokenizer_gguf.read_tokenizer, file, metadata)
-    packed = gguf.packed(stored)
+    blocks = gguf.packed(stored)
     return Weights(
-        file, stored, config, metadata, gguf.load, names, tokenizer=tokenizer, packed=packed
+        file, stored, config, metadata, gguf.load, names, tokenizer=tokenizer, packed=blocks
     )
 
 
@@ -138,15 +138,16 @@ def _with_config(
     file: Path, stored: Mapping[str, StoredTensor], metadata: Mapping[str, str] | None = None
 ) -> Weights:
     """Weights with what lies beside them, config.json and tokenizer.json."""
-    folder = file.parent
+    folder, config = file.parent, config_beside(file.parent)
     tokenizer = partial(tokenizer_json.read_tokenizer, folder)
     return Weights(
         file,
         stored,
-        config_beside(folder),
+        config,
         metadata or {},
         tokenizer=tokenizer,
         config_file=folder / CONFIG,
+        packed=packed.packed(file, stored, config),
     )
 
 

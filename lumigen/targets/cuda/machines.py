@@ -24,6 +24,7 @@ from lumigen.machine import (
     StreamingGpu,
     StreamTile,
     StreamTiles,
+    Strips,
     Teams,
     TransposedTiles,
     Vectors,
@@ -142,6 +143,9 @@ TEAMS = Teams(
     transposed=TransposedTiles(side=64, least=16, bytes=48 * 1024),
     between=16,
     stretch=32,  # of a line of memory what moves by itself
+    together=4,
+    blocks_together=4,
+    strips=Strips(points=(8, 4, 2), shown=16, lanes=4, threads=256, threads_alone=1024),
 )
 SM_80 = StreamingGpu(
     name="sm_80",
