@@ -249,7 +249,7 @@ def log_probability(_: ModuleType, x: Any, t: Any) -> Any:
     return x.float().log_softmax(-1).gather(-1, t.unsqueeze(-1)).squeeze(-1)
 
 
-def pooled(f: ModuleType, x: Any, queries: Any, keys: Any, values: Any) -> Any:
+def queried(f: ModuleType, x: Any, queries: Any, keys: Any, values: Any) -> Any:
     """Attention of learned queries, which are weights, over tokens."""
     k, v = f.linear(x, keys), f.linear(x, values)
     return f.scaled_dot_product_attention(queries.expand(x.shape[0], *queries.shape), k, v)
@@ -440,7 +440,7 @@ ROWS: dict[str, Row] = {
     **of_rows("gate_up", gated, GATE, GATE),
     "gate_up_small_1": Row(gated, (bf16(1, 2048), *(bf16(2048, 5632, scale=1 / 45),) * 2)),
     "attention_pool": Row(
-        pooled, (bf16(32, 1024, 512), bf16(64, 128), weight(128, 512), weight(128, 512))
+        queried, (bf16(32, 1024, 512), bf16(64, 128), weight(128, 512), weight(128, 512))
     ),
     "attention_memory": Row(
         memory, (bf16(16384, 128, scale=0.3), bf16(2048, 128), bf16(2048, 128))
