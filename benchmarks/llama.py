@@ -64,6 +64,7 @@ PREFILLS = {"110m": (128, 512), "1b": (128, 512)}
 LENGTH, MOST = 1024, 512  # of caches, and tokens that come at a time
 WIDTH = {"f32": 4, "bf16": 2}  # bytes of a weight, and of a number in a cache
 TOLERANCE = 0.2  # of logits, to f32, in their standard deviations: whether it is the same model
+FIELDS = "fields.blocks"  # of a checkpoint's matrices, as safetensors
 EXAMPLE = harness.ROOT / "examples" / "llama" / "model.py"
 NEEDS = {"llama.cpp": ("llama_cpp", "gguf")}
 
@@ -306,24 +307,42 @@ def make_gguf(checkpoint: Path, file: Path, model: str, dtype: str) -> None:
 
 
 def emit(
-    checkpoint: Path, directory: Path, dtype: str, target: str = "cpu", length: int = LENGTH
+    checkpoint: Path,
+    directory: Path,
+    dtype: str,
+    target: str = "cpu",
+    length: int = LENGTH,
+    weights_dtype: str = "",
 ) -> None:
-    """The project, compiled, with its Python module; weights and caches of the dtype."""
+    """The project, compiled, with its Python module; weights and caches of the dtype.
+
+    With a `weights_dtype` matrices are in blocks, whose fields lie beside the checkpoint.
+    """
     from lumigen.compile import compile_project
     from lumigen.dtype import bf16, f32
     from lumigen.frontend.load import load_model_file
+    from lumigen.quantise import quantised
     from lumigen.weights import open_weights
 
     weights = open_weights(checkpoint)
     options = {"length": str(length), "prefill": str(MOST), "cache": dtype}
     model = load_model_file(EXAMPLE, weights=weights, options=options)
     held = {"f32": f32, "bf16": bf16}[dtype]
-    traced = dataclasses.replace(model.trace(), name=directory.name)
+    traced, given = dataclasses.replace(model.trace(), name=directory.name), weights
+    if weights_dtype:
+        from safetensors.numpy import load_file
+
+        traced, fields = (
+            quantised(traced, None, weights_dtype).traced,
+            load_file(checkpoint / FIELDS),
+        )
+        given = {w.name: fields.get(w.name) for w in traced.weights}
+        given = {name: weights[name] if a is None else a for name, a in given.items()}
     compile_project(
         traced,
         directory=directory,
         target=target,
-        weights=weights,
+        weights=given,
         dtype=held,
         force=True,
     )
