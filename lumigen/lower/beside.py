@@ -19,7 +19,6 @@ from lumigen.lower.contract import (
 )
 from lumigen.lower.implicit import has_windows
 from lumigen.lower.pipeline import multiplied_in
-from lumigen.lower.roles import find_made
 from lumigen.lower.scan import is_scan
 from lumigen.lower.simt import team_of
 from lumigen.lower.split import split
@@ -43,14 +42,12 @@ def find_beside(region: Region, machine: Processor) -> tuple[Products, ...] | No
 def find_blocks_beside(region: Region) -> tuple[Products, ...] | None:
     """The same for blocks of threads, each of which has a tile of one product: in one type, of no batch.
 
-    Their columns lie alike in memory, as all have one form of tile; none is computed by warps of their own.
+    Their columns lie alike in memory, as all have one form of tile.
     """
     products = _of_each_store(region, one_row=False)
     if products is None or any(len(p.each) > 1 for p in products):
         return None
     each = [c for p in products for c in p.each]
-    if any(find_made(c) is not None for c in each):
-        return None
     forms = {(multiplied_in(c.rows, c.columns), _are_deep(c)) for c in each}
     return products if len(forms) == 1 and not any(c.grid for c in each) else None
 

@@ -144,7 +144,8 @@ TEAMS = Teams(
     between=16,
     stretch=32,  # of a line of memory what moves by itself
     together=4,
-    blocks_together=4,
+    threads_together=128,
+    blocks_together=8,
     strips=Strips(points=(8, 4, 2), shown=16, lanes=4, threads=256, threads_alone=1024),
 )
 SM_80 = StreamingGpu(
@@ -161,7 +162,7 @@ SM_80 = StreamingGpu(
         expansion=2,
         few_reads=4,
         few_steps=12,
-        unpacked=64,
+        unpacked=0,
         after=8,
         row=256,
         row_of_weights=1024,
