@@ -152,7 +152,13 @@ def lowered_to(
     device = TARGETS[target.name].device
     pick = partial(book.pick, device)
     lowered = assemble(
-        entries, device, dtype=dtype, architectures=target.architectures, pick=pick, made=made
+        entries,
+        device,
+        dtype=dtype,
+        architectures=target.architectures,
+        pick=pick,
+        made=made,
+        inlines=book.inlines if book.inlined else None,
     )
     for k in lowered.kernels:
         verify_region(k.region, k.name)

@@ -139,6 +139,14 @@ class StoreTile:
 
 
 @dataclass(frozen=True)
+class Ahead:
+    """Memory is asked for what is at a place, before it is read; nothing is there behind the last element."""
+
+    source: Buffer
+    at: Ix
+
+
+@dataclass(frozen=True)
 class Transposed:
     """Tiles of values that threads compute along their columns, then use along their rows.
 
@@ -645,6 +653,7 @@ Stmt = Union[
     Finish,
     For,
     StoreTile,
+    Ahead,
     Pack,
     PackColumns,
     PackRuns,

@@ -327,7 +327,9 @@ def test_numerics_bound_the_rules() -> None:
 def here(graph: EGraph, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same answers without a process of their own, which takes a while to begin."""
 
-    def answered(blocks: Sequence[Block], each: Sequence[RuleSet]) -> list[list[Answer]]:
+    def answered(
+        blocks: Sequence[Block], each: Sequence[RuleSet], _seconds: float
+    ) -> list[list[Answer]]:
         return [[answer(graph, b, v) for b in blocks] for v in each]
 
     monkeypatch.setattr(equal, "answers", answered)

@@ -10,6 +10,7 @@ import click
 
 from lumigen.algebra.egraph import is_here
 from lumigen.algebra.numerics import Numerics
+from lumigen.algebra.variants import bounded
 from lumigen.cli import start
 from lumigen.cli.checkpoint import say_of_checkpoint
 from lumigen.cli.onnx_model import say_explained
@@ -419,4 +420,6 @@ def show(
 
 def _rules_of(traced: Traced, target: Target, dtype: DType) -> str:
     """The programs that the algebra finds, or why there are none."""
-    return described(proposed(traced, target, dtype, Numerics)) if is_here() else LACKING
+    return (
+        described(proposed(traced, target, dtype, bounded(Numerics.FAST))) if is_here() else LACKING
+    )

@@ -8,13 +8,14 @@ same, as long as it has what `obligatory_cuts` asks for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 
 from lumigen.graph import Graph, Node
 from lumigen.index import Ix, ix
+from lumigen.lower.canonical import canonical
 from lumigen.lower.cut_graph import CutGraph
 from lumigen.lower.cuts import CUTS
 from lumigen.lower.places import At, Looped, Place, is_whole, loop_of, read_step
@@ -24,10 +25,32 @@ from lumigen.ops import Op
 from lumigen.region import Buffer, Expr, Region, Role
 from lumigen.view import identity
 
+Inlines = Callable[
+    [Region], bool
+]  # of the canonical region that computes a value which the heuristic stores
 
-def partition(graph: Graph, skeletons: Skeletons) -> tuple[Region, ...]:
-    """The regions of a graph by the heuristic's cuts."""
-    return regions(graph, default_cuts(graph, skeletons))
+
+def partition(
+    graph: Graph, skeletons: Skeletons, inlines: Inlines | None = None
+) -> tuple[Region, ...]:
+    """The regions of a graph by the heuristic's cuts, less those whose values are computed where they are read."""
+    cuts = default_cuts(graph, skeletons)
+    if inlines is None:
+        return regions(graph, cuts)
+    return regions(graph, cuts - {n for n, region in removable(graph, cuts) if inlines(region)})
+
+
+def removable(graph: Graph, cuts: frozenset[Node]) -> Iterator[tuple[Node, Region]]:
+    """The cuts that are there for speed alone, each with the canonical region that computes it.
+
+    Not those in bodies of loops, nor what the model shows.
+    """
+    g = CutGraph(graph)
+    g.materialise(n for n in g.order if n in cuts)
+    kept = obligatory_cuts(graph)
+    for n in (n for n in g.order if n in cuts - kept and n not in g.loops):
+        if n.op is not Op.NATIVE and g.place(n).buffer.role is Role.TEMP:
+            yield n, canonical(g.region(n)).region
 
 
 def default_cuts(graph: Graph, skeletons: Skeletons) -> frozenset[Node]:

@@ -68,8 +68,9 @@ def _of_loops(plan: KernelPlan, machine: Processor) -> Schedule:
     """Of vector loops; those of a map may be in many stretches."""
     sizes = schedule("simt", machine.tiles.loops)
     if (loops := Loops.of(plan)).read_in_common:
-        held = machine.tiles.held
-        return sizes.at("held", held if loops.row.extent.estimate() >= held else 1)
+        held = max(1, min(machine.tiles.held, loops.row.extent.estimate()))
+        sizes = sizes.at("visits", sizes["visits"] * held)
+        return sizes.at("held", held).at("ahead", machine.tiles.ahead)
     folds = any(loop.carries for loop in plan.loops())
     return sizes if folds else sizes.at("stretches", machine.tiles.stretches)
 
@@ -150,8 +151,9 @@ def unpacks_in_tiles(found: Products, machine: Processor) -> bool:
 def schedule_of_tiles(found: Products, machine: Processor) -> Schedule:
     """Of products whose columns each task packs: so many at a time that they stay in the second cache."""
     if unpacks_in_tiles(found, machine):
-        sizes = schedule("panel", {**machine.tiles.unpacked, "streamed": 0}, PANELS)
-        return sizes.placed("b", "tile")
+        tiles, rows = machine.tiles, extent_of(found.each[0].m_axes).estimate()
+        given = tiles.unpacked_for_few if rows <= tiles.unpacked_for_few["rows"] else tiles.unpacked
+        return schedule("panel", {**given, "streamed": 0}, PANELS).placed("b", "tile")
     near = schedule_of_panels(found, machine)
     return near.placed("b", "tile").at("chunk", machine.tiles.least_columns)
 

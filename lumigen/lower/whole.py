@@ -4,6 +4,7 @@ Bits of packed numbers are remainders and quotients of small integers, and f32 h
 
     f32(q % 16)                      whole_remainder(x, 16) of x = f32(q)
     f32(u8(floor((x + 0.5)/16)))     whole_quotient(x, 16)
+    x % 16                           whole_remainder(x, 16)
 
 Targets have words for these two, as bits of several bytes at a time may be found at once.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from lumigen.compile import Compilation
 from lumigen.emit.environment import render
 from lumigen.page.build import forms_of
-from lumigen.page.chart import Dot, chart
+from lumigen.page.chart import ChartDot, chart
 from lumigen.page.contexts import (
     AttemptContext,
     BarsContext,
@@ -86,7 +86,7 @@ def steps_of(region: RegionStory) -> list[tuple[float, float]]:
 def _region(r: RegionStory, story: Story, compilation: Compilation, longest: float) -> RegionPage:
     before = r.before or 1e-9
     dots = [
-        Dot(a.at, a.seconds or None, a.is_quick, f"{_time(a.seconds)}  {as_text(a.choice)}")
+        ChartDot(a.at, a.seconds or None, a.is_quick, f"{_time(a.seconds)}  {as_text(a.choice)}")
         for a in r.attempts
     ]
     return RegionPage(

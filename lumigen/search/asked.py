@@ -19,6 +19,7 @@ from lumigen.passes import Entries
 from lumigen.progress import Stages
 from lumigen.search.book import NOTHING, Book, Found, book_of
 from lumigen.search.equal import LACKING, Equal, chosen, proposed
+from lumigen.search.fusing import fused
 from lumigen.search.lanes import measuring_of, refusal
 from lumigen.search.shipped import shipped
 from lumigen.search.tune import News, Terms, tune
@@ -94,8 +95,11 @@ class Asked:
 
         with at.stage("tune"):
             terms = Terms(seconds, os.cpu_count() or 1, self.seed, self.cold, self.workers)
-            terms = replace(terms, spent=self.spent)
-            found = tune(entries, target, measuring, dtype, terms, tell)
+            begun = monotonic()
+            inlined = fused(entries, target, measuring, dtype, terms)
+            terms = replace(terms, spent=self.spent + monotonic() - begun)
+            inlines = Book({}, inlined=inlined).inlines if inlined else None
+            found = tune(entries, target, measuring, dtype, terms, tell, inlines)
         for note in found.notes:
             at.say(note)
         if found.faster:
@@ -109,7 +113,9 @@ class Asked:
                 f"the search was too short for {', '.join(found.unreached)}: these run as without one, "
                 "and are searched next time"
             )
-        return replace(found.book, story=found.story, algebra=self.algebra)
+        if inlined:
+            at.say(f"values that are computed where they are read, by the search: {len(inlined)}")
+        return replace(found.book, story=found.story, algebra=self.algebra, inlined=inlined)
 
 
 def _fired(rule: str, blocks: int) -> str:

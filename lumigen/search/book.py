@@ -44,13 +44,19 @@ class Book:
 
     `shipped` ones came with lumigen: they are asked after the others, and are no part of its text.
 
-    `algebra` says by which numerics the model was rewritten before; empty: it was not.
+    `algebra` says by which numerics the model was rewritten before; empty: it was not. `inlined` are the keys of
+    regions whose results are computed where they are read, though the heuristic stores them.
     """
 
     found: Mapping[str, Found]
     story: Story | None = field(default=None, compare=False, repr=False)
     shipped: Mapping[str, Found] = field(default_factory=dict[str, Found])
     algebra: str = ""
+    inlined: tuple[str, ...] = ()
+
+    def inlines(self, canonical: Region) -> bool:
+        """Whether a value is computed where it is read, by the canonical region that would store it."""
+        return key_of(canonical) in self.inlined
 
     def pick(self, device: Device, canonical: Region, named: Region) -> Candidate | None:
         """The candidate that a region runs as; None where the book has none that is legal."""
@@ -67,7 +73,7 @@ class Book:
     @property
     def is_empty(self) -> bool:
         """Whether a model compiles as without it."""
-        return not self.found and not self.algebra
+        return not self.found and not self.algebra and not self.inlined
 
     @property
     def digest(self) -> str:
@@ -106,7 +112,8 @@ def text_of(book: Book) -> str:
     ]
     body = ",\n".join(rows)
     algebra = f'  "algebra": {json.dumps(book.algebra)},\n' if book.algebra else ""
-    return f'{{\n  "format": {FORMAT},\n{algebra}  "regions": {{\n{body}\n  }}\n}}\n'
+    inlined = f'  "inlined": {json.dumps(book.inlined)},\n' if book.inlined else ""
+    return f'{{\n  "format": {FORMAT},\n{algebra}{inlined}  "regions": {{\n{body}\n  }}\n}}\n'
 
 
 def book_of(text: str, where: str) -> Book:
@@ -116,7 +123,8 @@ def book_of(text: str, where: str) -> Book:
         regions = {FORMAT: whole["regions"]}[whole["format"]]
         found = {str(key): found_of(o) for key, o in regions.items()}
         algebra = str(whole.get("algebra", ""))
-        return Book(found, algebra=algebra and Numerics(algebra).value)
+        inlined = tuple(map(str, whole.get("inlined", ())))
+        return Book(found, algebra=algebra and Numerics(algebra).value, inlined=inlined)
     except NO_CHOICE as why:
         expected = "a file that a search has written, as schedules.json of a project"
         raise BadArgument(op="compile", name="schedules", value=where, expected=expected) from why
