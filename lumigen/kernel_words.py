@@ -15,7 +15,7 @@ exp2_flushed exp2_scaled f16_bits fill_rows fill_tile floor floor_div floor_mod 
 for_each_row for_lanes for_parts for_points for_rows for_scan for_steps for_stretch gathered greater group_row
 group_rows group_starts grow_registers index_max index_min int_mod is_finite is_inf is_last_block is_nan is_packed
 keeps_a keeps_b le load load_between load_bf16 load_f16 load_packed load_phases load_strided load_strided_bf16
-load_strided_f16 load_where load_where_bf16 load_where_f16 load_widened log2 lt made map_all map_elements map_within
+load_strided_f16 load_where load_where_bf16 load_where_f16 load_widened log2 lt map_all map_elements map_within
 mask_affine mask_all mask_and mask_lanes mask_not mask_or masked masks max_nan max_ordered max_run max_teams min_nan
 min_ordered mod multiplier multiply multiply_bf16 multiply_direct_b multiply_direct_b_bf16 multiply_fragment
 multiply_one multiply_row multiply_row_panels multiply_streamed multiply_wrapping ne one_by_one order_row order_rows
@@ -25,7 +25,7 @@ round_bf16 round_f16 scale_rows scan_lanes select sin splat sqrt store store_bf1
 store_strided_bf16 store_strided_f16 subtract_wrapping sum_row sum_rows team_number team_rank to_int transpose_tile
 whole_quotient whole_remainder whole_sum whole_vectors widened zero_tail
 
-Accumulators Along BFloat16 Batch Boxes Bytes CUtensorMap Copy Extent Float16 Flow KeepsAll MadeProduct MadeTile
+Accumulators Along BFloat16 Batch Boxes Bytes CUtensorMap Copy Extent Float16 Flow KeepsAll
 Mask Multiplier PackedVec Part Reach Run Strided Sums Tile TileAt Together Total TransposedTile Vec Vecs bf16 f16
 kAscending kDepth kDescending kEither kElements kLanes kMajor kTeam kTeams
 """

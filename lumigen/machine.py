@@ -176,6 +176,7 @@ class Teams:
     )
     stretch: int  # bytes of lanes that a task has at least whose teams share out a fold; 0: none do
     together: int  # rows that a team folds at a time where what they share takes more bytes than theirs; 1: no more
+    threads_together: int  # of a block that does
     blocks_together: (
         int  # of a multiprocessor, of such teams: while some of them load, others compute
     )

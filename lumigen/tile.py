@@ -710,7 +710,6 @@ class TileKind(Enum):
     PAIR = "pair"  # the same of two products that share their rows
     FMA = "fma"  # threads, from a ring of stages
     ROLES = "roles"  # warpgroups, which other warps bring tiles
-    MADE = "made"  # the same, where other warps compute an operand
     SPLIT = "split"  # the same, blocks of a cluster sharing a tile by its depth
     CASCADE = "cascade"  # two products, the first one's result being an operand of the second
     CASCADE_ROLES = "cascade_roles"  # the same, by warpgroups which other warps bring tiles
