@@ -21,7 +21,7 @@ from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, Ix, ix
 from lumigen.lower.scope import address
 from lumigen.ops import Op
-from lumigen.region import Expr, Local, Monoid, Read, index, prim
+from lumigen.region import Expr, Local, Monoid, Prim, Read, index, prim
 from lumigen.tile import (
     Accumulate,
     Accumulator,
@@ -58,6 +58,7 @@ class Dialect:
     packs: bool  # loops over lanes are told whether vectors are packets
     warp: int  # threads that exchange directly
     together: int  # elements that a thread may have on their way from memory
+    fused: bool = False  # a sum over lanes takes a product in with one step
     sums: int = (
         0  # lanes of which a thread has a sum of its own for each; of more it has fewer; 0: of any
     )
@@ -140,7 +141,7 @@ class Statements:
             case Keep():
                 return r.lines(self._keep(s, r))
             case Accumulate():
-                return r.lines(self._accumulate(s, r))
+                return r.lines(*self._accumulate(s, r))
             case Finish():
                 return r.lines(self._finish(s, r))
             case For():
@@ -245,7 +246,17 @@ class Statements:
         head = f"select_row<{way}, {s.held}, {self.place}>({kept}, {count}, {key}, {put}"
         return r.lines(head, stores.indented(), "});")
 
-    def _accumulate(self, s: Accumulate, r: Renderer) -> str:
+    def _accumulate(self, s: Accumulate, r: Renderer) -> list[str]:
+        """A line, or one for each product of a sum: multiplied and added in one step, and none waits for another."""
+        terms = _terms(s.value)
+        fused = self.dialect.fused and s.lanes is not None and s.into in self.finished
+        if not fused or s.monoid is not Monoid.SUM or not all(map(_is_product, terms)):
+            return [self._accumulated(s, r)]
+        name, lanes = r.use(s.into.name), r.use("lanes")
+        factors = ([r.vector(x).code for x in t.args] for t in terms if isinstance(t, Prim))
+        return [f"{name} = add_product({name}, {a}, {b}, {lanes});" for a, b in factors]
+
+    def _accumulated(self, s: Accumulate, r: Renderer) -> str:
         name = r.use(s.into.name)
         if s.lanes is None:
             value = r.scalar(s.value)
@@ -376,6 +387,19 @@ class Statements:
         store = f"store_strided{suffix(s.dst.dtype)}"
         value, lanes = r.vector(s.value).code, r.use("lanes")
         return f"{store}({where}, {r.index(factor)}, {value}, {lanes});"
+
+
+def _terms(e: Expr) -> list[Expr]:
+    """What a sum adds up."""
+    is_sum = isinstance(e, Prim) and e.op is Op.ADD
+    return [t for x in e.args for t in _terms(x)] if is_sum else [e]
+
+
+def _is_product(e: Expr) -> bool:
+    """Whether vectors multiply; a quotient is none."""
+    if not isinstance(e, Prim) or e.op is not Op.MUL or e.dtype is not f32:
+        return False
+    return not any((isinstance(x, Prim) and x.op is Op.RECIP) or x.dtype.is_bool for x in e.args)
 
 
 def _start(s: Accumulator, r: Renderer) -> str:
