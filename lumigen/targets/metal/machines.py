@@ -88,6 +88,7 @@ APPLE7 = Gpu(
         row=256,
         row_of_weights=1024,
         row_of_fold=512,
+        one_tile=0,
         panels=True,
         steps=None,
     ),
