@@ -56,6 +56,7 @@ from lumigen.quantise import quantised
 from lumigen.recall import recall, remember
 from lumigen.search.asked import SCHEDULES, asked_for
 from lumigen.search.book import NOTHING, Book, text_of
+from lumigen.search.shipped import shipped
 from lumigen.summary import Summary, summary_again, summary_of, to_remember
 from lumigen.target import HOST, TARGETS, parse_target
 from lumigen.target_row import Target
@@ -72,9 +73,9 @@ Array = npt.NDArray[Any]
 Schedules = Callable[[Entries, Target, DType, Stages], Book]
 
 
-def in_no_book(_entries: Entries, _target: Target, _dtype: DType, _at: Stages) -> Book:
-    """What every region runs as that nothing is said of: the heuristic's choice."""
-    return NOTHING
+def as_shipped(_entries: Entries, target: Target, _dtype: DType, _at: Stages) -> Book:
+    """What every region runs as that nothing is said of: what came with lumigen, else the heuristic's choice."""
+    return shipped(target)
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def lower_model(
     *,
     dtype: DType = f32,
     passes: Sequence[Callable[[Graph], Graph]] = GRAPH_PASSES,
-    schedules: Schedules = in_no_book,
+    schedules: Schedules = as_shipped,
 ) -> Compilation:
     """Graph passes, then regions, plans, tile programs and the text of every kernel.
 
@@ -151,7 +152,13 @@ def lowered_to(
     device = TARGETS[target.name].device
     pick = partial(book.pick, device)
     lowered = assemble(
-        entries, device, dtype=dtype, architectures=target.architectures, pick=pick, made=made
+        entries,
+        device,
+        dtype=dtype,
+        architectures=target.architectures,
+        pick=pick,
+        made=made,
+        inlines=book.inlines if book.inlined else None,
     )
     for k in lowered.kernels:
         verify_region(k.region, k.name)
@@ -193,13 +200,15 @@ def compile_project(
     schedules: str | Path | None = None,
     seed: int | None = None,
     cold: bool = False,
+    numerics: str | None = None,
     isa: str | None = None,
 ) -> Summary:
     """Everything after the trace. `directory` is ./<name>-<target> by default.
 
     What the model has of f32 in memory is stored as `dtype`. With `embed` the library contains the weights.
     `tune` is how many seconds kernels are searched for on this machine, on random data of `seed`, with caches that
-    are `cold` before each launch or as they are; `schedules` a file that says what was found.
+    are `cold` before each launch or as they are; `schedules` a file that says what was found. `numerics` bounds the
+    rules of the algebra: strict, default or fast.
     `originals` are what the program gives that the model was imported from: further tests of its entries.
     `isa` builds kernels for one instruction set of all that the project has, `native` for the best of this processor.
     Where the target's own compiler is missing the project is not built, and `note` says so.
@@ -210,7 +219,7 @@ def compile_project(
         weights = {name: named_array("compile", name, a) for name, a in weights.items()}
     refuse(traced, place, row, weights, dtype, build=build, embed=embed, isa=isa)
     at = stages or Stages()
-    asked = asked_for(row, tune, schedules, seed, cold=cold)
+    asked = asked_for(row, tune, schedules, seed, cold=cold, numerics=numerics)
     chosen = {"target": row.text, "dtype": dtype.name, **(options or {}), **asked.options}
     if originals:
         chosen["check"] = "original"
@@ -221,7 +230,8 @@ def compile_project(
         if known is not None:
             built, note = build_where_possible(place, row, at, isa) if build else (None, "")
             return summary_again(known, place, built, note, at)
-        compilation = lower_model(traced, chosen, at, row, dtype=dtype, schedules=asked.book)
+        equal, left = asked.program(traced, row, dtype, at)
+        compilation = lower_model(equal.traced, chosen, at, row, dtype=dtype, schedules=left.book)
         files, written = write(
             compilation, place, weights, at, embed=embed, force=force, originals=originals
         )
@@ -273,7 +283,7 @@ def write(
             weights_hash=packed.hash if packed else None,
             embed_weights=embed,
         )
-        if compilation.schedules.found:
+        if not compilation.schedules.is_empty:
             files[SCHEDULES] = text_of(compilation.schedules)
         at.trail.note(4, lambda: "\n".join(k.body for k in model.kernels))
         written = write_project(files, place, force=force)
@@ -294,6 +304,7 @@ def compile(
     check: bool = False,
     tune: float | None = None,
     schedules: str | Path | None = None,
+    numerics: str | None = None,
     weights_dtype: str | None = None,
     keep: Sequence[str] = (),
     isa: str | None = None,
@@ -309,6 +320,8 @@ def compile(
     of them between dots, or patterns.
     `tune=120` searches for that many seconds for faster kernels on this machine, and the project keeps what was found
     in `schedules.json`; `schedules` is the path of such a file, whose kernels are emitted without a search.
+    `numerics` says which programs that are equal to the model may take its place: `strict`, of the same bits;
+    `default`, of other roundings, if `tune` finds them faster; `fast`, all that are equal as real numbers.
     `isa="native"` (or `"avx2"`) builds kernels for one instruction set, which is faster while a model is written.
     `force` overwrites emitted files that were edited, which are EditedFiles else. With `check` an imported
     model's original is run too, and the project's tests keep what it gives; `lg.check` says how far the two are
@@ -340,6 +353,7 @@ def compile(
             originals=originals,
             tune=tune,
             schedules=schedules,
+            numerics=numerics,
             isa=isa,
         )
         if summary.note:

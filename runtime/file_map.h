@@ -23,6 +23,7 @@ class FileMap {
   Status open(const char* where, const char* path, Access access, const char* what = "weights file");
   const char* data() const { return data_; }
   size_t bytes() const { return bytes_; }
+  bool is_mapped() const { return data_ != nullptr && owned_ == nullptr; }
   // Tells the system that these bytes will not be read again soon, so that it may take their memory.
   void release_pages(const char* begin, size_t bytes) const;
 

@@ -64,6 +64,7 @@ class WeightsFile {
   Status open_memory(const char* where, const void* data, size_t bytes, const WeightTable& table);
 
   const std::vector<FoundWeight>& rows() const { return rows_; }
+  const FileMap& map() const { return map_; }  // of a file; of memory nothing is mapped
   // Opening a model never needs its weights twice: what was packed or moved is not read from the file again.
   void done_with(const FoundWeight& row) const;
 

@@ -24,6 +24,25 @@ def address_spaces(kernel: Path, *flags: str) -> str | None:
     return said(clang, *LINT, *flags, str(kernel)).stderr
 
 
+def read_with_metal_cpp(source: Path, folder: str, *flags: str) -> str:
+    """What clang says of a file of the host, read with Apple's metal-cpp in the folder, as if this were macOS."""
+    clang = shutil.which("clang++")
+    assert clang is not None
+    apple = ROOT / "tests" / "native" / "metal" / "apple"
+    mac = [
+        "-fblocks",
+        "-std=c++17",
+        "-include",
+        "prelude.h",
+        "-isystem",
+        folder,
+        "-isystem",
+        str(apple),
+    ]
+    warned = ["-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-DLUMIGEN_HOST"]
+    return said(clang, *mac, *warned, *flags, str(source)).stderr
+
+
 def build(kernels: Path, main: Path, program: Path, compiler: str = "c++") -> None:
     """The kernels with the emulator and a main function."""
     sources = [*sorted(EMULATED.glob("*.cpp")), main]

@@ -38,6 +38,11 @@ def attention(q: Any, k: Any, v: Any) -> Any:
     return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
+def row_states(x: Any, w: Any) -> Any:
+    """A fold of scores that nobody stores."""
+    return (x @ w.T).logsumexp(-1)
+
+
 def gated(x: Any) -> Any:
     gate, up = (weight(n, 24, 40, dtype=lg.f16) for n in ("gate", "up"))
     return F.silu(x @ gate) * (x @ up)
@@ -110,6 +115,8 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     ),
     "gated": (gated, {"x": spec(ROWS, 24, dtype=lg.f16)}),
     "attention": (attention, {n: spec(1, 2, ROWS, 16) for n in "qkv"}),
+    "attention_bf16": (attention, {n: spec(1, 2, MANY, 16, dtype=lg.bf16) for n in "qkv"}),
+    "row_states": (row_states, {"x": spec(ROWS, 24), "w": spec(300, 24)}),
     "convolution": (convolution, {"x": spec(1, 4, 12, 12)}),
 }
 

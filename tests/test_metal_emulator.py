@@ -96,6 +96,20 @@ def test_a_missing_barrier_shows_by_the_order_of_threads(program: Path) -> None:
     assert len({y.tobytes() for y in found}) > 1
 
 
+def test_what_launches_need_of_each_other_shows_by_their_order(program: Path) -> None:
+    """Each adds up its teams, the second what the first has written."""
+    once = np.repeat(np.arange(1, 65).reshape(8, 8).sum(1), 8)
+    sizes = (1, 64, 0, 64)
+    wanted = np.repeat(once.reshape(8, 8).sum(1), 8)
+
+    def found(fault: str, seed: int) -> bool:
+        y = launch(program, "teams", NUMBERS, *sizes, seed=seed, fault=fault)
+        return bool((y == wanted).all())
+
+    assert all(found("twice", seed) for seed in range(4))
+    assert not all(found("without_waiting", seed) for seed in range(4))
+
+
 WRONG = {
     "early_return": "a barrier that 58 of 64 threads do not reach",
     "two_barriers": "threads wait at two barriers",

@@ -5,12 +5,13 @@ There is no Mac: kernels run on the emulator, and clang reads them for their add
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
-from metal import address_spaces, said
+from metal import address_spaces, read_with_metal_cpp, said
 from metal_programs import programs
 
 import lumigen as lg
@@ -39,7 +40,7 @@ def kernels(project: Path) -> list[Path]:
 
 def test_every_kind_of_kernel_is_among_them(project: Path) -> None:
     words = {path.stem.rsplit("_", 1)[-1] for path in kernels(project)}
-    assert words == {"simt", "pipeline", "order", "groups"}
+    assert words == {"simt", "pipeline", "cascade", "fold", "order", "groups"}
 
 
 # What Metal's compiler refuses and the emulator's does not.
@@ -88,6 +89,23 @@ def test_address_spaces_are_kept_apart(project: Path) -> None:
     assert not {name: text for name, text in found.items() if text}
 
 
+def test_the_host_keeps_to_metal_cpp(project: Path) -> None:
+    metal_cpp = os.environ.get("LUMIGEN_METAL_CPP")
+    if not metal_cpp:
+        pytest.skip("LUMIGEN_METAL_CPP does not say where Apple's metal-cpp is")
+    folders = [f"-I{project / f}" for f in ("", "runtime")]
+    sources = [*(project / "runtime").glob("*.cpp"), project / "src" / "model.cpp"]
+    flags = ("-DLUMIGEN_NS=programs_impl", *folders)
+    found = {path.name: read_with_metal_cpp(path, metal_cpp, *flags) for path in sources}
+    assert not {name: text for name, text in found.items() if text}
+    wrong = project / "wrong.cpp"
+    text = (project / "runtime" / "gpu.cpp").read_text(encoding="utf-8")
+    wrong.write_text(
+        text.replace("setThreadgroupMemoryLength(", "setThreadgroupMemoryLength(nullptr, ")
+    )
+    assert "error" in read_with_metal_cpp(wrong, metal_cpp, *flags)
+
+
 @pytest.mark.slow
 def test_the_emulated_project_passes_its_tests(project: Path) -> None:
     """Each kernel against its reference, in two orders of threads, and each entry against the interpreter."""
@@ -99,12 +117,22 @@ def test_the_emulated_project_passes_its_tests(project: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    run("cmake", "--preset", "metal-emulated", "-G", "Ninja")
+    run("cmake", "--preset", "metal-emulated", "-G", "Ninja", "-DPROGRAMS_FROM_SOURCE=ON")
     run("cmake", "--build", "--preset", "metal-emulated")
     text = run("ctest", "--preset", "metal-emulated", "-V")
     assert "100% tests passed" in text
     assert "Skipped" not in text
     assert text.count(" 0 do not") == 2
+    # without waiting for what it reads, and the tests must see it
+    entry = project / "src" / "convolution.cpp"
+    text = entry.read_text(encoding="utf-8")
+    assert "call.wait_for_launches();" in text
+    entry.write_text(text.replace("call.wait_for_launches();", ""), encoding="utf-8")
+    run("cmake", "--build", "--preset", "metal-emulated", "--target", "programs_entries_test")
+    test = project / "build" / "metal-emulated" / "programs_entries_test"
+    seeds = [{"LUMIGEN_EMULATOR_SEED": str(seed)} for seed in range(4)]
+    assert said(str(test), env=seeds[0]).returncode == 0
+    assert any(said(str(test), env=seed).returncode == 1 for seed in seeds[1:])
     # a barrier less, and the tests must see it
     without = next(p for p in kernels(project) if p.stem.endswith("_pipeline"))
     text = without.read_text(encoding="utf-8")

@@ -6,6 +6,7 @@ the caches of their own.
 """
 
 import math
+from typing import Literal
 
 import lumigen as lg
 from lumigen import functional, nn
@@ -17,17 +18,17 @@ RATE, WINDOW, STEP = (
 )  # samples: in a second, in a window, from one window to the next
 
 
-def mel_filters(bins, count):
+def mel_filters(bins, count, dtype):
     """(bins, count): triangles over frequencies up to RATE / 2, of the same area.
 
     Their corners are equally far apart in mel, which is linear up to 1 kHz and logarithmic above (Slaney).
     """
     top = 15 + math.log(RATE / 2 / 1000) * 27 / math.log(6.4)
-    mels = lg.arange(count + 2).double() * (top / (count + 1))
+    mels = lg.arange(count + 2).to(dtype) * (top / (count + 1))
     above = 1000 * ((mels - 15) * (math.log(6.4) / 27)).exp()
     corners = lg.where(mels < 15, mels * (200 / 3), above)
     low, middle, high = corners[:-2], corners[1:-1], corners[2:]
-    at = (lg.arange(bins).double() * (RATE / 2 / (bins - 1))).unsqueeze(-1)
+    at = (lg.arange(bins).to(dtype) * (RATE / 2 / (bins - 1))).unsqueeze(-1)
     rising, falling = (at - low) / (middle - low), (high - at) / (high - middle)
     return lg.minimum(rising, falling).clamp(min=0) * (2 / (high - low))
 
@@ -35,18 +36,18 @@ def mel_filters(bins, count):
 def log_mel(audio, count):
     """(samples,) -> (count, samples / STEP): powers on a logarithmic scale of 8 decades below the greatest.
 
-    In float64: a model held in 16 bits must not lose what is quiet beside what is loud.
+    In the samples' dtype, f64 or f32: a model held in 16 bits must not lose what is quiet beside what is loud.
     """
     frames = functional.pad(audio.unsqueeze(0), (WINDOW // 2, WINDOW // 2), mode="reflect")
     frames = frames.squeeze(0).unfold(0, WINDOW, STEP)[:-1]
-    window = lg.signal.windows.hann(WINDOW, sym=False, dtype=lg.f64)
     bins = WINDOW // 2 + 1
     turns = (
         lg.arange(WINDOW).unsqueeze(-1) * lg.arange(bins) % WINDOW
     )  # exact, as angles would not be
-    angles = turns.double() * (2 * math.pi / WINDOW)
+    angles = turns.to(audio.dtype) * (2 * math.pi / WINDOW)
+    window = (1 - angles[:, 1].cos()) / 2  # of Hann
     real, imaginary = (frames * window) @ angles.cos(), (frames * window) @ angles.sin()
-    powers = (real * real + imaginary * imaginary) @ mel_filters(bins, count)
+    powers = (real * real + imaginary * imaginary) @ mel_filters(bins, count, audio.dtype)
     decades = powers.clamp(min=1e-10).log10()
     decades = lg.maximum(decades, decades.amax() - 8)
     return ((decades + 4) / 4).transpose(0, 1).float()
@@ -173,8 +174,8 @@ class Whisper(nn.Module):
         self.decoder = Decoder(config)
 
 
-def build(weights, prefill: int = 64):
-    """`prefill` tokens of a text come at a time."""
+def build(weights, prefill: int = 64, sound: Literal["f64", "f32"] = "f64"):
+    """`prefill` tokens of a text come at a time. Samples of the sound are f32 for GPUs that have no f64."""
     supported = {"activation_function": ("gelu",), "tie_word_embeddings": (True,)}
     config = weights.config_for("whisper", supported=supported)
     net = Whisper(config)
@@ -189,7 +190,7 @@ def build(weights, prefill: int = 64):
         position = lg.spec(dtype=lg.i64, range=(0, length - count))
         return {"ids": lg.spec(count, dtype=lg.i64, range=token), "position": position}
 
-    @model.entry(audio=lg.spec(samples, dtype=lg.f64))
+    @model.entry(audio=lg.spec(samples, dtype={"f64": lg.f64, "f32": lg.f32}[sound]))
     def listen(audio):
         """Samples from -1 to 1, 16000 a second; the states of the encoder."""
         hidden = net.encoder(log_mel(audio, config["num_mel_bins"]))

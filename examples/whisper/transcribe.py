@@ -37,7 +37,8 @@ class Speech:
     def __init__(self, model, said, threads=0):
         self.context, self.said = model.context(threads=threads), said
         entries = {e["name"]: e for e in model.manifest["entries"]}
-        self.window = entries["listen"]["inputs"][0]["shape"][0]
+        audio = entries["listen"]["inputs"][0]
+        self.window, self.sample = audio["shape"][0], {"f64": "f8", "f32": "f4"}[audio["dtype"]]
         position = next(p for p in entries["decode"]["inputs"] if p["name"] == "position")
         self.room = position["range"][1] + 1
         self.never = list(said.get("suppress_tokens") or [])
@@ -62,7 +63,7 @@ class Speech:
         """Of one window of sound, the likeliest token after the other."""
         window = np.zeros(self.window)
         window[: len(samples)] = samples
-        self.context.listen(window)
+        self.context.listen(window.astype(self.sample))
         prompt = self.prompt(language, task)
         found = self.context.prefill(np.array(prompt), np.array(0))
         for position in range(len(prompt), self.room):

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import click
 
+from lumigen.algebra.egraph import is_here
+from lumigen.algebra.numerics import Numerics
+from lumigen.algebra.variants import bounded
 from lumigen.cli import start
 from lumigen.cli.checkpoint import say_of_checkpoint
 from lumigen.cli.onnx_model import say_explained
@@ -23,9 +26,10 @@ from lumigen.cli.options import (
 )
 from lumigen.cli.terminal import progress, result, result_json, say, table
 from lumigen.compile import compile_project, lower_model
-from lumigen.dtype import BY_NAME, f32
+from lumigen.dtype import BY_NAME, DType, f32
 from lumigen.errors import BadArgument, printable
 from lumigen.forms import FORMS, text_after
+from lumigen.frontend import Traced
 from lumigen.importers.hugging_face import is_checkpoint
 from lumigen.original import Checked
 from lumigen.original import check as compared
@@ -33,8 +37,11 @@ from lumigen.page import page_of, write_page
 from lumigen.printer.amount import duration, number, size
 from lumigen.progress import Stages
 from lumigen.quantise import FLOATS, FORMATS, quantised, worst
+from lumigen.search.equal import LACKING, described, proposed
 from lumigen.summary import Summary
 from lumigen.target import parse_target
+from lumigen.target_row import Target
+from lumigen.why import why
 
 MAX_UNUSED = 8
 
@@ -90,6 +97,12 @@ def new(name: str, as_json: bool) -> None:
     help="With --tune: measure each kernel with caches that have nothing of what it reads.",
 )
 @click.option(
+    "--numerics",
+    type=click.Choice([n.value for n in Numerics]),
+    help="Which equal programs may be chosen: of the same bits (strict), of other roundings (default, with --tune), "
+    "or equal as real numbers (fast).",
+)
+@click.option(
     "--schedules",
     metavar="FILE",
     help="Take what a search has found, the schedules.json of its project, without one.",
@@ -133,6 +146,7 @@ def compile_command(
     tune: float | None,
     seed: int | None,
     cold: bool,
+    numerics: str | None,
     schedules: str | None,
     weights_dtype: str | None,
     keep: tuple[str, ...],
@@ -183,6 +197,7 @@ def compile_command(
             schedules=schedules,
             seed=seed,
             cold=cold,
+            numerics=numerics,
             isa=isa,
         )
     for note in filter(None, (way, errors, summary.note, *stages.said)):
@@ -335,7 +350,18 @@ def to_paste(s: Summary) -> tuple[tuple[str, str], ...]:
     help="Print only this kernel, at the stage regions, plan, tile or source.",
 )
 @click.option(
+    "--algebra",
+    is_flag=True,
+    help="Print which rules make equal programs of less work, among which --tune chooses.",
+)
+@click.option(
     "--html", metavar="FILE", help="Write a page with every form of every kernel; opens anywhere."
+)
+@click.option(
+    "--why",
+    "why_kernel",
+    metavar="KERNEL",
+    help="Say why a kernel is what it is: what it was not fused with, what else it could be.",
 )
 @quiet_option
 @json_option
@@ -349,12 +375,17 @@ def show(
     dtype: str,
     after: str | None,
     kernel: str | None,
+    algebra: bool,
     html: str | None,
+    why_kernel: str | None,
     quiet: bool,
     as_json: bool,
 ) -> None:
     """Print a stage of the compilation as text, or write all of them as a page."""
     row = parse_target(target)
+    if why_kernel is not None and (after or kernel or html or algebra):
+        value = "together with --after, --kernel, --html or --algebra"
+        raise BadArgument(op="show", name="--why", value=value, expected="it alone")
     if html is not None and (after or kernel):
         value = "together with --after or --kernel"
         expected = "it alone: the page has every stage of every kernel"
@@ -372,10 +403,23 @@ def show(
             said = {"model": model.name, "html": html, "kernels": len(compilation.model.kernels)}
             result_json(said) if as_json else result(f"{html}: {said['kernels']} kernels")
             return
-        text = text_after(traced, form, kernel, target, BY_NAME[dtype], stages)
+        if why_kernel is not None:
+            form, kernel = "why", why_kernel
+            text = why(traced, why_kernel, row, BY_NAME[dtype], stages)
+        elif algebra:
+            form, text = "algebra", _rules_of(traced, row, BY_NAME[dtype])
+        else:
+            text = text_after(traced, form, kernel, target, BY_NAME[dtype], stages)
     if way:
         say(f"note: {way}")
     if as_json:
         result_json({"model": model.name, "after": form, "kernel": kernel, "text": text})
     else:
         result(text.rstrip("\n"))
+
+
+def _rules_of(traced: Traced, target: Target, dtype: DType) -> str:
+    """The programs that the algebra finds, or why there are none."""
+    return (
+        described(proposed(traced, target, dtype, bounded(Numerics.FAST))) if is_here() else LACKING
+    )

@@ -102,6 +102,7 @@ class LaunchContext:
     arguments: tuple[ArgumentContext, ...]
     maps: tuple[MapContext, ...]
     tasks: str
+    waits: bool = False  # for those before it, where these may still run
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from lumigen.emit.contexts import (
 from lumigen.emit.contract import dim_fields, port_idents
 from lumigen.emit.cxx import Names, expression, integer
 from lumigen.emit.expression import pointer
+from lumigen.emit.hazards import waits
 from lumigen.emit.loops import Changing, LayerLoop, loop_of, state_names
 from lumigen.emit.numbers import Number, shared_numbers, wholes
 from lumigen.emit.reroll import Piece, Rolled, launches_of, reroll
@@ -108,6 +109,9 @@ class _Words:
     loop: LayerLoop | None = None
     first: int = 0  # number of the first launch
     launches: int = 0  # that there are of them
+    waits: tuple[
+        bool, ...
+    ] = ()  # of all launches of the entry; empty where none runs before another one ends
 
     @property
     def depth(self) -> int:
@@ -121,7 +125,8 @@ def steps(model: CompiledModel, program: Program) -> StepsContext:
     taken = frozenset(port_idents(program).values()) | ENTRY_NAMES
     numbers = shared_numbers(launches_of(g for _, run in _runs(pieces) for g in run), taken)
     taken |= {n.name.name for n in numbers}
-    words = _Words(model, program, {n.whole: n.name.name for n in numbers})
+    waiting = waits(model, program) if model.target.overlaps else ()
+    words = _Words(model, program, {n.whole: n.name.name for n in numbers}, waits=waiting)
     groups: list[GroupContext] = []
     loops: list[LoopContext] = []
     first = 0  # number of the next launch
@@ -270,6 +275,7 @@ def _launch(
         arguments=tuple(arguments),
         maps=maps(kernel, launch, names),
         tasks=words.numbers.get(tasks) or expression(tasks, names),
+        waits=_waits(words, number),
     )
 
 
@@ -304,6 +310,12 @@ def _number(words: _Words, number: int) -> str:
     if words.loop is None:
         return str(number)
     return f"{number} + {words.launches} * {words.loop.context.counter}"
+
+
+def _waits(words: _Words, number: int) -> bool:
+    """Whether a launch waits for others, in any round of a loop."""
+    rounds = words.loop.context.rounds if words.loop is not None else 1
+    return any(words.waits[number :: words.launches or 1][:rounds])
 
 
 def maps(kernel: KernelSource, launch: Launch, names: Names) -> tuple[MapContext, ...]:

@@ -123,7 +123,7 @@ def render_project(
                 name=f"{entry.name}_original",
             )
     if context.opening is not None:
-        files["src/made_weights.cpp"] = render("src/made_weights.cpp.j2", entry=context.opening)
+        files["src/model_open.cpp"] = render("src/model_open.cpp.j2", entry=context.opening)
     for case in context.first_cases:
         place = f"tests/vectors/kernels/{case.kernel}.h"
         files[place] = render("tests/kernel_vectors.h.j2", of=case, name=case.kernel)

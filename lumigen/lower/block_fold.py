@@ -22,6 +22,7 @@ from itertools import product
 from lumigen.condition import Cmp
 from lumigen.dtype import DType, f32
 from lumigen.index import Axis, extent_of, floordiv, ix
+from lumigen.lower.axes import unify_axes
 from lumigen.lower.built import Built, check
 from lumigen.lower.cascade import (
     Cascade,
@@ -33,7 +34,7 @@ from lumigen.lower.contractions import is_plain, scored_factors
 from lumigen.lower.pipeline import MATRIX_SITES
 from lumigen.lower.scope import kernel_reductions
 from lumigen.lower.stream import StreamBuilder
-from lumigen.lower.streamable import Streamable
+from lumigen.lower.streamable import Streamable, find_streamable
 from lumigen.machine import StreamingGpu
 from lumigen.memo import remembered
 from lumigen.plan import Carry, KernelPlan, LoopFold, NotRealised, Product
@@ -43,6 +44,7 @@ from lumigen.region import (
     Prim,
     Read,
     Reduce,
+    Region,
     Store,
     carried,
     children,
@@ -176,9 +178,16 @@ def _streamable(
     fold = Streamable.of(found, stores, rows, machine, temporaries)
     if fold.outers:
         raise NotRealised("a fold of rows has no outer product")
-    if fold.element is f32:
+    if fold.element is f32 and not machine.multiplies_floats:
         raise NotRealised("matrix instructions multiply operands of one 16-bit type")
     return fold
+
+
+def runs_in_blocks(machine: StreamingGpu, region: Region, temporaries: DType) -> bool:
+    """Whether a block of threads runs a contraction inside another reduction without storing it."""
+    stores = unify_axes(region).stores
+    streams = find_streamable(stores, machine, temporaries) is not None
+    return streams or find_foldable(stores, machine, temporaries) is not None
 
 
 def schedule_of_rows(plan: KernelPlan, machine: StreamingGpu) -> Schedule:

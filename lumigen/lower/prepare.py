@@ -1,7 +1,8 @@
 """prepare: what follows from weights alone is computed once, when a model is opened.
 
 Before: any graphs.  After: values that cost more than a multiplication for each element and that weights alone decide
-are weights themselves, made by a graph of their own: the factor of a batch norm, the rows of a weight norm. What is
+are weights themselves, made by a graph of their own: the factor of a batch norm, the rows of a weight norm. So is
+what several weights decide of a factor of products. What is
 much larger than the weights that it is made of, such as a table of small integers, is not kept: those are read faster.
 """
 
@@ -119,12 +120,13 @@ def _has_dims(e: Edge) -> bool:
 def _chosen(graph: Graph, facts: _Facts) -> Iterator[Node]:
     """The last values that weights alone decide, or, where these are not kept, values that they are made of."""
     users = [n for n in graph.nodes() if n not in facts]
+    factors = {n for m in users for n in _factors(m, facts)}
     stack = [e.node for n in users for e in n.args] + [e.node for e in graph.roots()]
     seen: set[Node] = set()
     stack.reverse()
     while stack:
         n = stack.pop()
-        if n in seen or n not in facts or not facts[n].is_worth:
+        if n in seen or n not in facts or not (facts[n].is_worth or n in factors):
             continue
         seen.add(n)
         room = MOST * sum(map(_bytes, facts[n].weights))
@@ -132,6 +134,14 @@ def _chosen(graph: Graph, facts: _Facts) -> Iterator[Node]:
             yield n
         else:
             stack += [e.node for e in reversed(n.args)]
+
+
+def _factors(n: Node, facts: _Facts) -> Iterator[Node]:
+    """Of a sum of products what several weights decide of a factor: each run would store it first."""
+    of = n.args[0].node if n.op is Op.SUM_REDUCE else None
+    for e in of.args if of is not None and of.op is Op.MUL else ():
+        if e.node in facts and e.node.op in (Op.ADD, Op.MUL) and len(facts[e.node].weights) > 1:
+            yield e.node
 
 
 def _hides(n: Node, facts: _Facts) -> bool:

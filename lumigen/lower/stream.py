@@ -122,7 +122,7 @@ def _check(found: Streamable, sizes: Schedule, machine: StreamingGpu) -> None:
     if shared > machine.shared_bytes:
         has = machine.shared_bytes
         raise NotRealised(f"{shared} bytes of shared memory, {has} of which a block has")
-    registers = rows // (block * warps) * (inner * step + outer * columns) // 2
+    registers = rows // warps * (inner * step + outer * columns) // machine.teams.warp
     if registers > machine.streams.registers:
         has = machine.streams.registers
         raise NotRealised(f"fragments of {registers} registers, {has} of which a thread has")

@@ -7,14 +7,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import starmap
 from pathlib import Path
+from time import monotonic
 
+from lumigen.algebra.egraph import is_here
+from lumigen.algebra.numerics import Numerics
 from lumigen.dtype import DType
 from lumigen.errors import BadArgument
 from lumigen.files import read_regular
+from lumigen.frontend import Traced
 from lumigen.passes import Entries
 from lumigen.progress import Stages
 from lumigen.search.book import NOTHING, Book, Found, book_of
+from lumigen.search.equal import LACKING, Equal, chosen, proposed
+from lumigen.search.fusing import fused
 from lumigen.search.lanes import measuring_of, refusal
+from lumigen.search.shipped import shipped
 from lumigen.search.tune import News, Terms, tune
 from lumigen.target_row import Target
 
@@ -25,36 +32,74 @@ MOST_SEED = 1 << 20
 
 @dataclass(frozen=True)
 class Asked:
-    """The file's choices, and for how long to search besides, with which random numbers; None: not at all."""
+    """The file's choices, and for how long to search besides, with which random numbers; None: not at all.
+
+    `numerics` is how far rules of the algebra may go; None: nothing was said. `spent` are seconds of the search that
+    are gone, `algebra` is what was chosen in them.
+    """
 
     given: Book
     seconds: float | None
     seed: int = 0
     cold: bool = False
     workers: int = 1
+    numerics: Numerics | None = None
+    spent: float = 0.0
+    algebra: str = ""
 
     @property
     def options(self) -> Mapping[str, str]:
         """What decides what is emitted."""
-        out = {"schedules": self.given.digest} if self.given.found else {}
+        out = {} if self.given.is_empty else {"schedules": self.given.digest}
+        out |= {} if self.numerics is None else {"numerics": self.numerics.value}
         if self.seconds is None:
             return out
         told = {"seed": str(self.seed)} if self.seed else {}
         told |= {"cold": "yes"} if self.cold else {}
         return {**out, "tune": f"{self.seconds:g}", **told}
 
+    def program(
+        self, traced: Traced, target: Target, dtype: DType, at: Stages
+    ) -> tuple[Equal, Asked]:
+        """The model, or one that is equal to it and faster; what is left to be asked for."""
+        given, measuring = Equal(traced), measuring_of(target)
+        numerics = self.numerics or Numerics.DEFAULT
+        searches = self.seconds is not None and measuring is not None
+        if not (searches or self.given.algebra or numerics is Numerics.FAST):
+            return given, self
+        if not is_here():
+            at.say(LACKING)
+            return given, self
+        begun = monotonic()
+        with at.stage("algebra"):
+            if self.seconds is not None and measuring is not None:
+                terms = Terms(self.seconds, os.cpu_count() or 1, self.seed, self.cold)
+                equal = chosen(given, target, measuring, dtype, numerics, terms)
+            else:
+                kept = Numerics(self.given.algebra) if self.given.algebra else numerics
+                equal = next(iter(proposed(traced, target, dtype, [kept])), given)
+        if equal.rules:
+            at.say(f"the algebra changed: {', '.join(starmap(_fired, equal.rules.items()))}")
+        spent = monotonic() - begun
+        return equal, replace(self, spent=spent, algebra=equal.algebra)
+
     def book(self, entries: Entries, target: Target, dtype: DType, at: Stages) -> Book:
         """The file's choices, or those that a search finds."""
         seconds, measuring = self.seconds, measuring_of(target)
         if seconds is None or measuring is None:
-            return self.given
+            given = self.given if self.given.found else shipped(target)
+            return replace(given, algebra=self.algebra)
 
         def tell(news: News) -> None:
             at.step("tune", int(news.seconds), int(seconds), as_text(news))
 
         with at.stage("tune"):
             terms = Terms(seconds, os.cpu_count() or 1, self.seed, self.cold, self.workers)
-            found = tune(entries, target, measuring, dtype, terms, tell)
+            begun = monotonic()
+            inlined = fused(entries, target, measuring, dtype, terms)
+            terms = replace(terms, spent=self.spent + monotonic() - begun)
+            inlines = Book({}, inlined=inlined).inlines if inlined else None
+            found = tune(entries, target, measuring, dtype, terms, tell, inlines)
         for note in found.notes:
             at.say(note)
         if found.faster:
@@ -68,7 +113,13 @@ class Asked:
                 f"the search was too short for {', '.join(found.unreached)}: these run as without one, "
                 "and are searched next time"
             )
-        return replace(found.book, story=found.story)
+        if inlined:
+            at.say(f"values that are computed where they are read, by the search: {len(inlined)}")
+        return replace(found.book, story=found.story, algebra=self.algebra, inlined=inlined)
+
+
+def _fired(rule: str, blocks: int) -> str:
+    return f"{rule} in {blocks} {'block' if blocks == 1 else 'blocks'}"
 
 
 def _counted(what: str, count: int) -> str:
@@ -104,6 +155,7 @@ def asked_for(
     *,
     cold: bool = False,
     workers: int = 1,
+    numerics: str | None = None,
 ) -> Asked:
     """What was asked, or BadArgument."""
 
@@ -126,8 +178,12 @@ def asked_for(
     measuring = measuring_of(target)
     if measuring is not None and workers > 1 and workers > measuring.workers():
         raise refused("workers", str(workers), f"no more than measure here: {measuring.workers()}")
+    named = [n.value for n in Numerics]
+    if numerics is not None and numerics not in named:
+        raise refused("numerics", numerics, f"one of {', '.join(named)}")
     given = NOTHING if file is None else _read(Path(file))
-    return Asked(given, seconds, seed or 0, cold, workers)
+    allowed = None if numerics is None else Numerics(numerics)
+    return Asked(given, seconds, seed or 0, cold, workers, allowed)
 
 
 def _read(path: Path) -> Book:

@@ -5,6 +5,8 @@
 
 #include <dispatch/dispatch.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -34,6 +36,14 @@ const Memory* find_memory(const std::vector<const Memory*>& memory, uint64_t hos
 
 }  // namespace
 
+bool Memory::wrap(MTL::Device* device, const char* data, size_t bytes) {
+  const size_t page = static_cast<size_t>(getpagesize()), whole = (bytes + page - 1) / page * page;
+  buffer_ = NS::TransferPtr(device->newBuffer(data, whole, MTL::ResourceStorageModeShared, nullptr));
+  bytes_ = buffer_ ? bytes : 0;
+  is_read_only_ = true;
+  return static_cast<bool>(buffer_);
+}
+
 bool Memory::make(MTL::Device* device, size_t bytes) {
   buffer_.reset();
   bytes_ = 0;
@@ -42,6 +52,23 @@ bool Memory::make(MTL::Device* device, size_t bytes) {
   if (!buffer_) return false;
   bytes_ = bytes;
   return true;
+}
+
+// A compiled library begins with a word of its own, which no source does.
+NS::SharedPtr<MTL::Library> Gpu::compiled_library(const CompiledKernels& compiled, NS::Error** error) const {
+  const size_t bytes = static_cast<size_t>(compiled.end - compiled.begin);
+  if (bytes >= 4 && std::memcmp(compiled.begin, "MTLB", 4) != 0) {
+    const auto options = NS::TransferPtr(MTL::CompileOptions::alloc()->init());
+    options->setFastMathEnabled(false);
+    options->setLanguageVersion(MTL::LanguageVersion3_1);
+    const NS::String* const source = NS::String::string(compiled.begin, NS::UTF8StringEncoding);
+    return NS::TransferPtr(device_->newLibrary(source, options.get(), error));
+  }
+  const dispatch_data_t data =
+      dispatch_data_create(compiled.begin, bytes, nullptr, DISPATCH_DATA_DESTRUCTOR_DEFAULT);
+  auto library = NS::TransferPtr(device_->newLibrary(data, error));
+  dispatch_release(data);
+  return library;
 }
 
 Status Gpu::open(const char* where, const CompiledKernels& compiled, const KernelRow* const* kernels,
@@ -53,12 +80,8 @@ Status Gpu::open(const char* where, const CompiledKernels& compiled, const Kerne
     return fail(kUnsupported, "[%s] the GPU is %s, must be an M1 or later, with macOS 13 or later.", where,
                 name_);
   if (count == 0) return kOk;
-  const size_t bytes = static_cast<size_t>(compiled.end - compiled.begin);
-  const dispatch_data_t data =
-      dispatch_data_create(compiled.begin, bytes, nullptr, DISPATCH_DATA_DESTRUCTOR_DEFAULT);
   NS::Error* error = nullptr;
-  auto library = NS::TransferPtr(device_->newLibrary(data, &error));
-  dispatch_release(data);
+  const auto library = compiled_library(compiled, &error);
   if (!library)
     return fail(kUnsupported, "[%s] the GPU does not take the kernels: %s.", where, reason(error));
   for (int32_t i = 0; i < count; ++i) {
@@ -107,8 +130,9 @@ Status Gpu::encode(MTL::ComputeCommandEncoder* encoder, const char* where, const
   encoder->setBytes(own, kernel.args_bytes, 0);
   encoder->setThreadgroupMemoryLength(static_cast<NS::UInteger>(kernel.shared_bytes), 0);
   for (const Memory* m : memory) {
-    if (m->buffer() != nullptr)
-      encoder->useResource(m->buffer(), MTL::ResourceUsageRead | MTL::ResourceUsageWrite);
+    const auto usage = m->is_read_only() ? MTL::ResourceUsageRead
+                                         : MTL::ResourceUsageRead | MTL::ResourceUsageWrite;
+    if (m->buffer() != nullptr) encoder->useResource(m->buffer(), usage);
   }
   encoder->dispatchThreadgroups(MTL::Size(static_cast<NS::UInteger>(tasks), 1, 1),
                                 MTL::Size(static_cast<NS::UInteger>(kernel.threads), 1, 1));

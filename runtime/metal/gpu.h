@@ -12,7 +12,8 @@
 
 namespace LUMIGEN_NS {
 
-// A library of kernels as the build has made it; empty where kernels are part of the program.
+// A library of kernels as the build has made it, or their source, which the GPU's driver compiles; empty where
+// kernels are part of the program.
 struct CompiledKernels {
   const char *begin, *end;
 };
@@ -22,6 +23,9 @@ class Memory {
  public:
   // Makes room for `bytes` instead of what was there. False where there is none.
   bool make(MTL::Device* device, size_t bytes);
+  // Lets the GPU read memory that begins where a page does, to the end of its last page. False where it cannot.
+  bool wrap(MTL::Device* device, const char* data, size_t bytes);
+  bool is_read_only() const { return is_read_only_; }
   char* data() const { return buffer_ ? static_cast<char*>(buffer_->contents()) : nullptr; }
   size_t bytes() const { return bytes_; }
   MTL::Buffer* buffer() const { return buffer_.get(); }
@@ -29,6 +33,7 @@ class Memory {
  private:
   NS::SharedPtr<MTL::Buffer> buffer_;
   size_t bytes_ = 0;
+  bool is_read_only_ = false;
 };
 
 class Gpu {
@@ -47,6 +52,8 @@ class Gpu {
                 const void* args, int64_t tasks, const std::vector<const Memory*>& memory) const;
 
  private:
+  NS::SharedPtr<MTL::Library> compiled_library(const CompiledKernels& compiled, NS::Error** error) const;
+
   NS::SharedPtr<MTL::Device> device_;
   std::vector<const KernelRow*> rows_;
   std::vector<NS::SharedPtr<MTL::ComputePipelineState>> pipelines_;  // one for each row

@@ -26,16 +26,15 @@ Status open_model(Model** out, const ModelTable& table, const ModelOptions& opti
                   static_cast<int>(options.device_id));
     // The file first: it can be refused without a GPU.
     const WeightTable weights = {table.weights, table.weight_count, table.embedded, table.embedded_end};
-    WeightsFile file;
-    if (const Status s = open_weights(&file, weights, options)) return s;
-    const auto pool = NS::TransferPtr(NS::AutoreleasePool::alloc()->init());
     std::unique_ptr<Model> model(new Model);
     model->table = &table;
+    if (const Status s = open_weights(model->weights.file(), weights, options)) return s;
+    const auto pool = NS::TransferPtr(NS::AutoreleasePool::alloc()->init());
     if (const Status s = model->gpu.open(where, table.compiled, table.kernels, table.kernel_count)) return s;
-    if (const Status s = model->weights.place(where, file, weights, model->gpu.device())) return s;
+    if (const Status s = model->weights.place(where, weights, model->gpu.device())) return s;
     if (const Status s = make_weights(model.get(), weights)) return s;
-    tell(options, "[model_open] %s; %d weights, %zu bytes", model->gpu.name(),
-         static_cast<int>(table.weight_count), model->weights.memory().bytes());
+    tell(options, "[model_open] %s; %d weights, %zu bytes of them copied", model->gpu.name(),
+         static_cast<int>(table.weight_count), model->weights.copied().bytes());
     *out = model.release();
     return kOk;
   } catch (const std::bad_alloc&) {
@@ -151,16 +150,20 @@ Status Run::launch(const Launch& launch, const KernelRow& kernel, const void* ar
   if (const Status s = check_cancelled()) return s;
   if (encoder_ == nullptr) {
     commands_ = c.queue->commandBuffer();
-    encoder_ = commands_ != nullptr ? commands_->computeCommandEncoder() : nullptr;
+    encoder_ = commands_ != nullptr ? commands_->computeCommandEncoder(MTL::DispatchTypeConcurrent) : nullptr;
     if (encoder_ == nullptr) return fail(kDeviceFailed, "[%s] the GPU takes no more commands.", entry_);
   }
-  const std::vector<const Memory*> memory = {&model().weights.memory(), &c.room, &c.kept, &c.staging};
+  const std::vector<const Memory*> memory = {&model().weights.mapped(), &model().weights.copied(), &c.room, &c.kept, &c.staging};
   if (const Status s = model().gpu.encode(encoder_, entry_, kernel, args, tasks, memory)) return s;
   if (!is_profiled()) return kOk;
   MTL::CommandBuffer* const alone = commands_;
   if (const Status s = submit()) return s;
   report(launch, alone->GPUEndTime() - alone->GPUStartTime());
   return kOk;
+}
+
+void Run::wait_for_launches() {
+  if (encoder_ != nullptr) encoder_->memoryBarrier(MTL::BarrierScopeBuffers);
 }
 
 // Runs the kernels so far.

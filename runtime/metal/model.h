@@ -73,6 +73,8 @@ class Run : public SharedRun {
                int32_t count);
 
   const Model& model() const { return *context_->model; }
+  // What is added from now on may read what kernels before it write, and write what they read.
+  void wait_for_launches();
   // Adds a kernel to the call, unless it was cancelled; all are run by `finish`.
   Status launch(const Launch& launch, const KernelRow& kernel, const void* args, int64_t tasks);
   Status finish();

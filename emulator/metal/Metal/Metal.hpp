@@ -26,6 +26,8 @@ struct Size {
 enum ResourceOptions : UInteger { ResourceStorageModeShared = 0 };
 enum ResourceUsage : UInteger { ResourceUsageRead = 1, ResourceUsageWrite = 2 };
 enum GPUFamily : long { GPUFamilyApple7 = 1007, GPUFamilyMetal3 = 5001 };
+enum DispatchType : UInteger { DispatchTypeSerial = 0, DispatchTypeConcurrent = 1 };
+enum BarrierScope : UInteger { BarrierScopeBuffers = 1 };
 enum CommandBufferStatus : UInteger { CommandBufferStatusCompleted = 4, CommandBufferStatusError = 5 };
 
 class Resource : public NS::Object {};
@@ -56,6 +58,17 @@ class Library : public NS::Object {
   Function* newFunction(const NS::String* name) const;
 };
 
+enum LanguageVersion : UInteger { LanguageVersion3_1 = 196609 };
+
+// How source is compiled; here it has been.
+class CompileOptions : public NS::Object {
+ public:
+  static CompileOptions* alloc() { return new CompileOptions; }
+  CompileOptions* init() { return this; }
+  void setFastMathEnabled(bool) {}
+  void setLanguageVersion(LanguageVersion) {}
+};
+
 class ComputePipelineState : public NS::Object {
  public:
   explicit ComputePipelineState(const emulated::Kernel& kernel) : kernel(kernel) {}
@@ -71,22 +84,25 @@ struct Command {
   std::vector<const Buffer*> used;
   UInteger shared_bytes;
   Size groups, shape;
+  UInteger turn;  // commands of one turn run at once
 };
 
 class CommandBuffer;
 
 class ComputeCommandEncoder : public NS::Object {
  public:
-  explicit ComputeCommandEncoder(CommandBuffer* of) : of_(of) {}
+  ComputeCommandEncoder(CommandBuffer* of, DispatchType type) : of_(of), type_(type) {}
   void setComputePipelineState(const ComputePipelineState* pipeline) { pipeline_ = pipeline; }
   void setBytes(const void* data, UInteger bytes, UInteger index);
   void setThreadgroupMemoryLength(UInteger bytes, UInteger index);
   void useResource(const Resource* resource, UInteger usage);
   void dispatchThreadgroups(Size groups, Size shape);
+  void memoryBarrier(BarrierScope scope);
   void endEncoding();
 
  private:
   CommandBuffer* of_;
+  DispatchType type_;
   const ComputePipelineState* pipeline_ = nullptr;
   std::vector<char> args_;
   std::vector<const Buffer*> used_;
@@ -95,7 +111,7 @@ class ComputeCommandEncoder : public NS::Object {
 
 class CommandBuffer : public NS::Object {
  public:
-  ComputeCommandEncoder* computeCommandEncoder();
+  ComputeCommandEncoder* computeCommandEncoder(DispatchType type = DispatchTypeSerial);
   void commit();
   void waitUntilCompleted() const {}
   CommandBufferStatus status() const { return CommandBufferStatusCompleted; }
@@ -106,6 +122,7 @@ class CommandBuffer : public NS::Object {
  private:
   friend class ComputeCommandEncoder;
   std::vector<Command> commands_;
+  UInteger turn_ = 0;
   bool is_open_ = false, is_committed_ = false;
   double start_ = 0, end_ = 0;  // seconds
 };
@@ -126,6 +143,7 @@ class Device : public NS::Object {
   // The caller's memory, whole pages of it; nobody is told when it is not used any more.
   Buffer* newBuffer(const void* data, UInteger bytes, UInteger options, std::nullptr_t deallocator);
   Library* newLibrary(dispatch_data_t, NS::Error**) { return new Library; }
+  Library* newLibrary(const NS::String*, const CompileOptions*, NS::Error**) { return new Library; }
   ComputePipelineState* newComputePipelineState(const Function* function, NS::Error**) {
     return new ComputePipelineState(function->kernel);
   }

@@ -1,11 +1,12 @@
 #include <unistd.h>
 
 #include <Metal/Metal.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <mutex>
+#include <random>
 
 #include "kernels.h"
 #include "memory.h"
@@ -60,6 +61,20 @@ void check_addresses(const Command& c) {
   }
 }
 
+unsigned seed() {
+  const char* const text = std::getenv("LUMIGEN_EMULATOR_SEED");
+  return text != nullptr ? static_cast<unsigned>(std::strtoul(text, nullptr, 10)) : 0;
+}
+
+// Commands that may run at once, in any order: what one of them needs of another one shows.
+void in_some_order(std::vector<Command>* commands) {
+  if (seed() == 0) return;
+  std::minstd_rand shuffle(seed());
+  std::shuffle(commands->begin(), commands->end(), shuffle);
+  std::stable_sort(commands->begin(), commands->end(),
+                   [](const Command& a, const Command& b) { return a.turn < b.turn; });
+}
+
 void execute(const Command& c) {
   check_addresses(c);
   const emulated::Guarded args(c.args.size());
@@ -67,10 +82,8 @@ void execute(const Command& c) {
   const auto three = [](const Size& s) {
     return uint3(static_cast<uint>(s.width), static_cast<uint>(s.height), static_cast<uint>(s.depth));
   };
-  const char* const seed = std::getenv("LUMIGEN_EMULATOR_SEED");
-  const unsigned number = seed != nullptr ? static_cast<unsigned>(std::strtoul(seed, nullptr, 10)) : 0;
   const emulated::Dispatch dispatch = {c.kernel->name, three(c.groups), three(c.shape), c.shared_bytes,
-                                       number};
+                                       seed()};
   emulated::run(dispatch, [&](char* shared) {
     const emulated::Place& place = emulated::place();
     c.kernel->run(args.data(), shared, place.group.x, place.thread);
@@ -112,15 +125,21 @@ void ComputeCommandEncoder::dispatchThreadgroups(Size groups, Size shape) {
   const emulated::Kernel& k = pipeline_->kernel;
   if (args_.size() != k.args_bytes)
     emulated::stop("%zu bytes of arguments for %s, which has %zu", args_.size(), k.name, k.args_bytes);
-  of_->commands_.push_back({&k, args_, used_, shared_bytes_, groups, shape});
+  of_->commands_.push_back({&k, args_, used_, shared_bytes_, groups, shape, of_->turn_});
+  if (type_ == DispatchTypeSerial) ++of_->turn_;
 }
 
-void ComputeCommandEncoder::endEncoding() { of_->is_open_ = false; }
+void ComputeCommandEncoder::memoryBarrier(BarrierScope) { ++of_->turn_; }
 
-ComputeCommandEncoder* CommandBuffer::computeCommandEncoder() {
+void ComputeCommandEncoder::endEncoding() {
+  of_->is_open_ = false;
+  ++of_->turn_;
+}
+
+ComputeCommandEncoder* CommandBuffer::computeCommandEncoder(DispatchType type) {
   if (is_open_) emulated::stop("a command buffer has two open encoders");
   is_open_ = true;
-  return NS::pooled(new ComputeCommandEncoder(this));
+  return NS::pooled(new ComputeCommandEncoder(this, type));
 }
 
 void CommandBuffer::commit() {
@@ -128,6 +147,7 @@ void CommandBuffer::commit() {
   if (is_committed_) emulated::stop("a command buffer is committed twice");
   is_committed_ = true;
   start_ = now();
+  in_some_order(&commands_);
   for (const Command& c : commands_) execute(c);
   end_ = now();
 }

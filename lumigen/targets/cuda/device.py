@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from lumigen.dtype import DType
 from lumigen.index import Ix
 from lumigen.lower import (
     across,
@@ -19,9 +18,8 @@ from lumigen.lower import (
     strips,
     transposed,
 )
-from lumigen.lower.axes import unify_axes
 from lumigen.lower.beside import find_blocks_beside, find_loops_beside
-from lumigen.lower.block_fold import find_foldable
+from lumigen.lower.block_fold import runs_in_blocks
 from lumigen.lower.devices import Device, Special
 from lumigen.lower.plan_region import candidates_of_blocks, slower_candidates
 from lumigen.lower.schedule_plan import blocks_compute, part_of_row, schedule_of_streaming, selects
@@ -35,7 +33,6 @@ from lumigen.lower.space import (
     tiles_of_stream,
     tiles_of_stream_roles,
 )
-from lumigen.lower.streamable import find_streamable
 from lumigen.machine import StreamingGpu
 from lumigen.region import Region
 from lumigen.targets.cuda.machines import SM_80, SM_90A
@@ -48,7 +45,7 @@ def device_of(machine: StreamingGpu, copying: StreamingGpu) -> Device:
         products=partial(candidates_of_blocks, machine=machine),
         schedule=partial(schedule_of_streaming, machine=machine),
         builders=_builders(machine, copying),
-        runs_whole=partial(_streams, machine),
+        runs_whole=partial(runs_in_blocks, machine),
         rows_in_one_loop=partial(slower_candidates, machine=machine),
         keeps=partial(_kept_by_blocks, machine.ordered),
         part_of=partial(part_of_row, machine=machine),
@@ -151,13 +148,6 @@ def _beside(machine: StreamingGpu, region: Region) -> bool:
     """Whether a launch of blocks has a grid for each store: of tiles of products, or of vector loops."""
     loops = find_loops_beside(region, partial(schedule_of_streaming, machine=machine), machine)
     return loops is not None or find_blocks_beside(region) is not None
-
-
-def _streams(machine: StreamingGpu, region: Region, temporaries: DType) -> bool:
-    """Whether a block of threads runs a contraction inside another reduction without storing it."""
-    stores = unify_axes(region).stores
-    streams = find_streamable(stores, machine, temporaries) is not None
-    return streams or find_foldable(stores, machine, temporaries) is not None
 
 
 def _kept_by_blocks(ordered: int, length: Ix, kept: Ix) -> bool:

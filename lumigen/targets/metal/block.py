@@ -23,7 +23,8 @@ from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, ix
 from lumigen.lower.scope import address
 from lumigen.region import Expr, Local, Monoid, free_axes, local, map_expr, substitute
-from lumigen.targets.metal.product import contract_lines, tile_lines
+from lumigen.targets.metal.fragment import ON_FRAGMENTS, declarations, fragment_lines
+from lumigen.targets.metal.product import contract_lines, stream_lines
 from lumigen.tile import (
     Accumulate,
     Accumulator,
@@ -32,13 +33,13 @@ from lumigen.tile import (
     Contract,
     Finish,
     For,
-    ForTile,
     GroupPlaces,
     Let,
     Order,
     ScanCarry,
     Stmt,
     StoreTile,
+    Stream,
     TileProgram,
     When,
 )
@@ -72,7 +73,8 @@ class GroupStatements:
         self.dealt = 0  # loops around the statement whose points threads share
 
     def lines(self) -> Lines:
-        return joined(used(self.parts(self.program.body)))
+        body = used(self.parts(self.program.body))
+        return joined([declarations(self.program), *body] if self.program.tile else body)
 
     def parts(self, body: Iterable[Stmt]) -> list[Lines]:
         return [self.statement(s) for s in body]
@@ -112,9 +114,11 @@ class GroupStatements:
         """A statement that all threads of a threadgroup run together."""
         match s:
             case Contract():
-                return contract_lines(s, r)
-            case ForTile():
-                return tile_lines(s, joined(used(self.parts(s.body))), r)
+                return contract_lines(s, self.program, r)
+            case Stream():
+                return stream_lines(s, joined(used(self.parts(s.body))), r)
+            case _ if isinstance(s, ON_FRAGMENTS):
+                return fragment_lines(s, self.program, self.parts, r)
             case Order():
                 return _order(s, r)
             case GroupPlaces():

@@ -5,21 +5,19 @@ A plan that needs what the kernels do not have yet is refused with its reason, s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 from lumigen.dtype import f64
-from lumigen.lower import order, pipeline, scan, simt
+from lumigen.lower import block_fold, order, pipeline, scan, simt, stream
+from lumigen.lower.block_fold import runs_in_blocks
 from lumigen.lower.built import Built
-from lumigen.lower.contract import find_products
 from lumigen.lower.devices import Device
-from lumigen.lower.pipeline import flat_pair
-from lumigen.lower.plan_region import Candidate, Scheduled, candidate
-from lumigen.lower.schedule_plan import blocks_compute, schedule_of_block
-from lumigen.lower.space import Builder, sites, tiles_of_pipeline
-from lumigen.machine import Gpu
-from lumigen.plan import KernelPlan, NotRealised, RegionPlan
-from lumigen.region import Region
+from lumigen.lower.plan_region import candidates_of_blocks, slower_candidates
+from lumigen.lower.schedule_plan import blocks_compute, schedule_of_streaming
+from lumigen.lower.space import Builder, sites, tiles_of_pipeline, tiles_of_stream
+from lumigen.machine import StreamingGpu
+from lumigen.plan import KernelPlan, NotRealised
 from lumigen.schedule import Schedule
 from lumigen.targets.metal.machines import APPLE7
 from lumigen.targets.metal.product import shared_bytes
@@ -34,13 +32,13 @@ MISSING: dict[type[Stmt], str] = {
 Build = Callable[[KernelPlan, Schedule], Built]
 
 
-def device_of(machine: Gpu) -> Device:
+def device_of(machine: StreamingGpu) -> Device:
     """The row for a machine."""
     threads, width = (128, 256), (1,)
     loops = {"threads": threads, "width": width, "vectors": (1, 4, 8), "repeated": (1, 8)}
     return Device(
         machine=machine,
-        products=partial(_products, machine),
+        products=partial(candidates_of_blocks, machine=machine),
         schedule=partial(_schedule, machine),
         builders={
             "simt": Builder(
@@ -48,7 +46,24 @@ def device_of(machine: Gpu) -> Device:
                 sites({**loops, "hold": (0,), "blocks": (0,)}),
             ),
             "pipeline": Builder(
-                _realised(partial(_product, machine)), partial(tiles_of_pipeline, machine=machine)
+                _in_memory(partial(_product, machine), machine),
+                partial(tiles_of_pipeline, machine=machine),
+            ),
+            "stream": Builder(
+                _in_memory(partial(stream.stream, machine=machine), machine),
+                partial(tiles_of_stream, machine=machine),
+            ),
+            "block_fold": Builder(
+                _in_memory(partial(_rows, machine), machine),
+                sites(
+                    {
+                        "rows": (32, 64),
+                        "step": (32, 64),
+                        "depth": (16, 32),
+                        "stages": (1,),
+                        "warps": (2, 4),
+                    }
+                ),
             ),
             "scan": Builder(
                 _realised(partial(scan.scan, machine=machine)),
@@ -56,24 +71,16 @@ def device_of(machine: Gpu) -> Device:
             ),
             "order": Builder(_realised(order.order), sites({"threads": threads})),
         },
-        runs_whole=lambda _region, _temporaries: False,
+        runs_whole=partial(runs_in_blocks, machine),
+        rows_in_one_loop=partial(slower_candidates, machine=machine),
         keeps=lambda _length, _kept: True,
         computes=partial(blocks_compute, machine=machine),
     )
 
 
-def _products(machine: Gpu, region: Region, schedule: Scheduled) -> Iterator[Candidate]:
-    """A tile of one product, or of two of the same rows, and the store after it."""
-    *others, store = region.stores
-    found = None if others else find_products(store)
-    if found is not None and (len(found.each) == 1 or flat_pair(found)):
-        plan = RegionPlan(region, (found.plan(region, machine, alone=True),))
-        yield candidate(plan, schedule)
-
-
-def _schedule(machine: Gpu, plan: KernelPlan) -> Schedule:
+def _schedule(machine: StreamingGpu, plan: KernelPlan) -> Schedule:
     """The heuristic's. Registers of Apple's GPUs are not known: what a row shares is read again."""
-    sizes = schedule_of_block(plan, machine)
+    sizes = schedule_of_streaming(plan, machine)
     return sizes.at("hold", 0) if sizes.builder == "simt" else sizes
 
 
@@ -96,16 +103,33 @@ def _realised(build: Build) -> Build:
     return checked
 
 
-def _product(machine: Gpu, plan: KernelPlan, sizes: Schedule) -> Built:
-    """A product by matrices of simdgroups, whose operands and results pass through threadgroup memory."""
+def _in_memory(build: Build, machine: StreamingGpu) -> Build:
+    """Builds products whose operands have a place in threadgroup memory."""
+
+    def checked(plan: KernelPlan, sizes: Schedule) -> Built:
+        built = build(plan, sizes)
+        if shared_bytes(built.program) > machine.shared_bytes:
+            raise NotRealised(f"{shared_bytes(built.program)} bytes of threadgroup memory")
+        return built
+
+    return _realised(checked)
+
+
+def _product(machine: StreamingGpu, plan: KernelPlan, sizes: Schedule) -> Built:
+    """A product by matrices of simdgroups."""
     per_simdgroup = MATRIX * sizes["warp_rows"], MATRIX * sizes["warp_columns"]
     whole = sizes["rows"] % per_simdgroup[0] == sizes["columns"] % per_simdgroup[1] == 0
     if not whole or sizes["depth"] % MATRIX or sizes["stages"] != 1 or sizes["parts_of"]:
         raise NotRealised("tiles are whole matrices of 8 by 8, in one stage, of one threadgroup")
-    built = pipeline.pipeline(plan, sizes, machine)
-    if shared_bytes(built.program) > machine.shared_bytes:
-        raise NotRealised(f"{shared_bytes(built.program)} bytes of threadgroup memory")
-    return built
+    return pipeline.pipeline(plan, sizes, machine)
+
+
+def _rows(machine: StreamingGpu, plan: KernelPlan, sizes: Schedule) -> Built:
+    """A fold of the rows of a product, which a simdgroup has whole."""
+    whole = not sizes["rows"] % (MATRIX * sizes["warps"]) and not sizes["step"] % MATRIX
+    if not whole or sizes["depth"] % MATRIX or sizes["stages"] != 1:
+        raise NotRealised("tiles are whole matrices of 8 by 8, in one stage")
+    return block_fold.block_fold(plan, sizes, machine)
 
 
 METAL = device_of(APPLE7)

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from lumigen.machine import (
     Division,
-    Gpu,
     Grain,
     ProductTile,
     ProductTiles,
+    RowFoldTiles,
     ScanParts,
     Storing,
+    StreamingGpu,
+    StreamTile,
+    StreamTiles,
     Teams,
     Vectors,
 )
@@ -46,6 +49,49 @@ PRODUCTS = ProductTiles(
     beginning=4e5,
     added=NEVER,
 )
+STREAMS = (
+    StreamTiles(  # a simdgroup has 8 rows; rows and what streams past them fill 32 KiB at most
+        rows=32,
+        warps=4,
+        step=32,
+        step_of_long=16,
+        long=128,
+        slots=1,
+        scalar={
+            64: (StreamTile(32, 32, 4, 1), StreamTile(16, 32, 2, 1)),
+            128: (StreamTile(32, 16, 4, 1), StreamTile(16, 16, 2, 1)),
+            256: (StreamTile(16, 8, 2, 1), StreamTile(8, 8, 1, 1)),
+        },
+        scalar_of_two={64: (StreamTile(16, 16, 2, 1),), 128: (StreamTile(8, 8, 1, 1),)},
+        few={
+            64: StreamTile(8, 32, 1, 1),
+            128: StreamTile(8, 32, 1, 1),
+            256: StreamTile(8, 16, 1, 1),
+        },
+        few_of_floats={
+            64: StreamTile(8, 32, 1, 1),
+            128: StreamTile(8, 16, 1, 1),
+            256: StreamTile(8, 8, 1, 1),
+        },
+        widest=256,
+        widest_of_two=128,
+        registers=96,
+        narrowest=8,
+        neighbours=1,
+        warps_of_parts=4,
+        steps_of_part=2,
+        steps_to_split=16,
+        least_parts=4,
+        most_parts=32,
+    )
+)
+ROW_FOLDS = RowFoldTiles(
+    one=((64, 64, 16, 1, 4), (32, 64, 16, 1, 4)),
+    two=((32, 64, 16, 1, 4), (32, 32, 16, 1, 4)),
+    blocks=4,
+    deepest=512,
+    least_tiles=4,
+)
 TEAMS = Teams(
     threads=256,
     warp=32,
@@ -67,9 +113,11 @@ TEAMS = Teams(
     transposed=None,
     between=16,
     stretch=0,
+    together=1,
+    blocks_together=0,
     strips=None,
 )
-APPLE7 = Gpu(
+APPLE7 = StreamingGpu(
     name="apple7",
     accumulators=1,
     storing=Storing(
@@ -89,7 +137,7 @@ APPLE7 = Gpu(
         row_of_weights=1024,
         row_of_fold=512,
         one_tile=0,
-        panels=True,
+        panels=False,
         steps=None,
     ),
     division=Division(
@@ -114,4 +162,7 @@ APPLE7 = Gpu(
     ordered=NEVER,  # a row is ordered by counting, however long it is
     selection=None,
     products=PRODUCTS,
+    streams=STREAMS,
+    row_folds=ROW_FOLDS,
+    copies=None,
 )

@@ -1,146 +1,237 @@
-"""product: tiles of products by the matrices of simdgroups, as text.
+"""product: operands of products in threadgroup memory, and their products, as text.
 
-Operands come into threadgroup memory, a step of the depth at a time, zero past their ends; the sums leave through it,
-so that threads apply the rest of the expression to elements that are neighbours.
+Operands come a step of the depth at a time, or a step of what streams by, zero past their ends. Neighbours of memory
+are neighbours there, so that threads copy four at a time where both begin at fours.
 """
 
 from __future__ import annotations
 
-from lumigen.dtype import DType, f32
+from dataclasses import dataclass
+
+from lumigen.dtype import DType
 from lumigen.emit.expression import Renderer
 from lumigen.emit.lines import Lines, joined
-from lumigen.index import Axis, Ix
+from lumigen.index import Axis, Ix, ix
 from lumigen.region import Buffer
-from lumigen.tile import Contract, ForTile, Operand, TileProgram
+from lumigen.tile import Contract, Operand, Stream, TileKind, TileProgram
 
 TYPES = {"f32": "float", "f16": "half", "bf16": "bfloat"}
 ALIGNED = 16  # bytes, of threadgroup memory
+FOUR = 4  # elements that a thread copies at a time
+BARRIER = "threadgroup_barrier(mem_flags::mem_threadgroup);"
 
 
-def contract_of(program: TileProgram) -> Contract | None:
-    """The product of a program, of which there is one at most."""
-    return next((s for s in program.statements() if isinstance(s, Contract)), None)
+@dataclass(frozen=True)
+class Brought:
+    """A tile of an operand that threads bring: where it begins, and how many lines of which depth it has.
 
+    Lines begin at a multiple of their number, depths at one of theirs if `whole`.
+    """
 
-def shared_bytes(program: TileProgram) -> int:
-    """Of the operands' tiles, or of the sums' after them."""
-    contract, tile = contract_of(program), program.tile
-    if contract is None or tile is None:
-        return 0
-    products = 1 + len(contract.more)
-    lines = tile["rows"] + products * tile["columns"]
-    operands = lines * tile["depth"] * contract.element.itemsize
-    sums = products * tile["rows"] * tile["columns"] * f32.itemsize
-    return -(-max(operands, sums) // ALIGNED) * ALIGNED
+    name: str
+    operand: Operand
+    major: tuple[Axis, Ix, int]
+    depth: tuple[Axis, Ix, int]
+    end: Ix  # of the depth: zeros from there on
+    element: DType
+    whole: bool
 
+    @property
+    def is_deep(self) -> bool:
+        """Whether the depth of a line lies together."""
+        return self.operand.stride != 1 or self.operand.k_stride == 1
 
-def spelled_tile(program: TileProgram) -> str:
-    """As `product.h` has it."""
-    assert program.tile is not None
-    names = ("rows", "columns", "depth", "warp_rows", "warp_columns")
-    return f"ProductTile<{', '.join(str(program.tile[name]) for name in names)}>"
+    @property
+    def elements(self) -> int:
+        return self.major[2] * self.depth[2]
 
+    @property
+    def bytes(self) -> int:
+        return self.elements * self.element.itemsize
 
-def contract_lines(s: Contract, r: Renderer) -> Lines:
-    """The loop over the depth, after which the sums lie in threadgroup memory."""
-    each = ((s.acc, s.b), *s.more)
-    kind, names = TYPES[s.element.name], "abc"[1 : len(each) + 1]
-    tiles = [f"threadgroup {kind}* const a_tile = reinterpret_cast<threadgroup {kind}*>(shared);"]
-    at = "a_tile + Tile::kRows * Tile::kDepth"
-    for name in names:
-        tiles.append(f"threadgroup {kind}* const {name}_tile = {at};")
-        at = f"{name}_tile + Tile::kColumns * Tile::kDepth"
-    step, hi = s.k.name, r.index(s.k_hi)
-    operands = [_operand("a", s.a, (s.m, s.m_lo, "kRows"), s, s.element, r)]
-    operands += [
-        _operand(name, b, (s.n, s.n_lo, "kColumns"), s, s.element, r)
-        for name, (_, b) in zip(names, each, strict=True)
-    ]
-    sums = list(zip(names, (acc for acc, _ in each), strict=True))
-    body = joined(
-        [
-            Lines(("threadgroup_barrier(mem_flags::mem_threadgroup);",)),
-            *operands,
-            Lines(("threadgroup_barrier(mem_flags::mem_threadgroup);",)),
-            *(
-                Lines((f"multiply_tiles({acc}_held, a_tile, {name}_tile, thread_number);",))
-                for name, acc in sums
-            ),
+    @property
+    def in_fours(self) -> bool:
+        """Whether four neighbours are there or none of them, and lie where four may be read at once."""
+        o = self.operand
+        if o.source is None or o.source.dtype is not self.element:
+            return False
+        along, apart, end = o.stride, o.k_stride, self.major[0].extent
+        if self.is_deep:
+            along, apart, end = o.k_stride, o.stride, self.end
+        if along != 1 or apart is None or not (self.whole or not self.is_deep):
+            return False
+        return all(i % FOUR == 0 for i in (o.base, end, apart))
+
+    def held(self, at: str) -> Lines:
+        """Where it lies in threadgroup memory."""
+        kind = f"threadgroup {TYPES[self.element.name]}*"
+        return Lines((f"{kind} const {self.name} = reinterpret_cast<{kind}>({at});",))
+
+    def lines(self, r: Renderer) -> Lines:
+        """The loop that brings it."""
+        (major, lo, count), (k, k_lo, depth) = self.major, self.depth
+        number, inner = f"{count} * {depth}", r.inside()
+        row, column = (f"part / {depth}", f"part % {depth}")
+        if not self.is_deep:
+            row, column = f"part % {count}", f"part / {count}"
+        places = _place(inner, major, lo, row), _place(inner, k, k_lo, column)
+        inside = self._inside(inner)
+        head, value = "part = thread_number; part < {}; part += Tile::kThreads", self._one(inner)
+        each = value if inside == "true" else f"{inside} ? {value} : 0.0f"
+        text = f"{self.name}[part] = {TYPES[self.element.name]}({each});"
+        if self.in_fours:
+            head = f"part = {FOUR} * thread_number; part < {{}}; part += {FOUR} * Tile::kThreads"
+            text = f"copy_four({self.name} + part, {inside}, {self._pointer(inner)});"
+        return inner.lines(
+            f"for (int {head.format(number)}) {{",
+            f"  const {r.place} {places[0]}, {places[1]};",
+            f"  {text}",
+            "}",
+        )
+
+    def _inside(self, r: Renderer) -> str:
+        """What holds of a place that there is an element of; tiles of some operands end where these do."""
+        (major, _, count), (k, _, depth) = self.major, self.depth
+        ends = (major, major.extent, count, True), (k, self.end, depth, self.whole)
+        asked = [
+            f"{axis.name} < {r.index(end)}"
+            for axis, end, size, whole in ends
+            if not (whole and end % size == 0)
         ]
-    )
-    stored = [f"store_tile({acc}_held, {acc}, thread_number);" for _, acc in sums]
-    shared = [
-        f"threadgroup float* const {acc} = reinterpret_cast<threadgroup float*>(shared)"
-        f"{f' + {i} * Tile::kRows * Tile::kColumns' if i else ''};"
-        for i, (_, acc) in enumerate(sums)
-    ]
-    head = f"for ({r.place} {step}_lo = {r.index(s.k_lo)}; {step}_lo < {hi}; {step}_lo += Tile::kDepth) {{"
-    return r.lines(
-        *tiles,
-        *(f"Accumulators<Tile> {acc}_held;" for _, acc in sums),
-        *(f"clear({acc}_held);" for _, acc in sums),
-        head,
-        body.indented(),
-        "}",
-        "threadgroup_barrier(mem_flags::mem_threadgroup);",
-        *shared,
-        *stored,
-        "threadgroup_barrier(mem_flags::mem_threadgroup);",
-    )
+        return " && ".join(asked) or "true"
 
+    def _pointer(self, r: Renderer) -> str:
+        source = self.operand.source
+        assert source is not None
+        return f"{r.use(str(source))} + {self._at(r)}"
 
-def _operand(
-    name: str, o: Operand, major: tuple[Axis, Ix, str], s: Contract, element: DType, r: Renderer
-) -> Lines:
-    """Threads bring the elements of a tile, neighbours of memory by neighbours where it has such."""
-    axis, lo, count = major
-    inner = r.inside()
-    if o.value is None:
-        assert o.source is not None
+    def _at(self, r: Renderer) -> str:
+        o = self.operand
         assert o.stride is not None
         assert o.k_stride is not None
-        at = inner.index(o.base + o.stride * axis + o.k_stride * s.k)
-        text = _element(o.source, f"{inner.use(str(o.source))}[{at}]")
-    else:
-        text = inner.scalar(o.value).code
-    by_major = o.stride == 1 and o.k_stride != 1
-    row, column = (
-        ("part % Tile::" + count, "part / Tile::" + count)
-        if by_major
-        else (
-            "part / Tile::kDepth",
-            "part % Tile::kDepth",
-        )
-    )
-    place = f"{row} * Tile::kDepth + {column}" if by_major else "part"
-    kind = TYPES[element.name]
-    inside = f"{axis.name} < {inner.index(axis.extent)} && {s.k.name} < {inner.index(s.k_hi)}"
-    return inner.lines(
-        f"for (int part = thread_number; part < Tile::{count} * Tile::kDepth; part += Tile::kThreads) {{",
-        f"  const {r.place} {axis.name} = {inner.index(lo)} + {row}, {s.k.name} = {s.k.name}_lo + {column};",
-        f"  {name}_tile[{place}] = {kind}({inside} ? {text} : 0.0f);",
-        "}",
-    )
+        return r.index(o.base + o.stride * self.major[0] + o.k_stride * self.depth[0])
+
+    def _one(self, r: Renderer) -> str:
+        """An element as it is computed with."""
+        o = self.operand
+        if o.source is not None and o.stride is not None and o.k_stride is not None:
+            return _element(o.source, f"{r.use(str(o.source))}[{self._at(r)}]")
+        assert o.value is not None
+        return r.scalar(o.value).code
+
+
+def _place(r: Renderer, axis: Axis, lo: Ix, step: str) -> str:
+    return f"{axis.name} = {r.index(lo)} + {step}" if lo != 0 else f"{axis.name} = {step}"
 
 
 def _element(b: Buffer, text: str) -> str:
-    """An element of memory as it is computed with."""
     halves = {"f16": "load_f16", "bf16": "load_bf16"}
     return f"{halves[b.dtype.name]}({text})" if b.dtype.name in halves else text
 
 
-def tile_lines(s: ForTile, body: Lines, r: Renderer) -> Lines:
-    """The loop over the elements of a tile, each by one thread."""
-    m, n = s.m.name, s.n.name
-    ends = f"{m} < {r.index(s.m_hi)} && {n} < {r.index(s.n_hi)}"
-    values = [f"const float {x.name} = {acc}[part];" for x, acc in ((s.value, s.acc), *s.more)]
-    lo = r.index(s.m_lo), r.index(s.n_lo)
+# ---- what of a program lies in threadgroup memory ----
+
+
+def tiles_of(program: TileProgram) -> tuple[Brought, ...]:
+    """The tiles of a program's product, of which there is one at most, or of what streams by."""
+    found = next((s for s in program.statements() if isinstance(s, Contract | Stream)), None)
+    tile = program.tile
+    if found is None or tile is None:
+        return ()
+    if isinstance(found, Contract):
+        return of_contract(found, tile["rows"], columns_of(program), tile["depth"])
+    return of_stream(found)
+
+
+def shared_bytes(program: TileProgram) -> int:
+    total = sum(b.bytes for b in tiles_of(program))
+    return -(-total // ALIGNED) * ALIGNED
+
+
+def columns_of(program: TileProgram) -> int:
+    """Of a tile of a product: what streams by is its columns."""
+    sizes = dict(program.tile.sizes) if program.tile else {}
+    return (
+        sizes["step"]
+        if program.tile and program.tile.kind is TileKind.CASCADE
+        else sizes["columns"]
+    )
+
+
+def spelled_tile(program: TileProgram) -> str:
+    """As `product.h` has it."""
+    tile = program.tile
+    assert tile is not None
+    streams = tile.kind is TileKind.CASCADE
+    warps = (tile["warps"], 1) if streams else (tile["warp_rows"], tile["warp_columns"])
+    sizes = (tile["rows"], columns_of(program), tile["depth"], *warps)
+    return f"ProductTile<{', '.join(map(str, sizes))}>"
+
+
+def of_contract(s: Contract, rows: int, columns: int, depth: int) -> tuple[Brought, ...]:
+    """The tiles of the rows and of each product's columns, in steps of the depth from `k_lo` on."""
+    k = (s.k, ix(Axis(f"{s.k.name}_lo", s.k.extent)), depth)
+    each = (("a_tile", s.a, (s.m, s.m_lo, rows)),)
+    for name, b in zip("bc", (s.b, *(b for _, b in s.more)), strict=False):
+        each = (*each, (f"{name}_tile", b, (s.n, s.n_lo, columns)))
+    whole = s.k_lo % depth == 0
+    return tuple(Brought(name, o, major, k, s.k_hi, s.element, whole) for name, o, major in each)
+
+
+def of_stream(s: Stream) -> tuple[Brought, ...]:
+    """Tiles of rows that stay, and of what streams by: the products of those end with the stream."""
+    out: list[Brought] = []
+    for t in s.tiles:
+        majors, depth = (d.const for d in t.dst.dims)
+        end = s.hi if t in s.outer else t.depth.extent
+        major, deep = (t.major, t.major_lo, majors), (t.depth, t.depth_lo, depth)
+        out.append(Brought(str(t.dst), t.operand, major, deep, end, t.dst.dtype, whole=True))
+    return tuple(out)
+
+
+def placed(tiles: tuple[Brought, ...]) -> Lines:
+    """One tile behind the other in threadgroup memory."""
+    starts = [sum(b.bytes for b in tiles[:number]) for number in range(len(tiles))]
+    return joined(
+        b.held(f"shared + {at}" if at else "shared") for b, at in zip(tiles, starts, strict=True)
+    )
+
+
+# ---- statements ----
+
+
+def contract_lines(s: Contract, program: TileProgram, r: Renderer) -> Lines:
+    """The loop over the depth, with the sums in fragments."""
+    tile = program.tile
+    assert tile is not None
+    rows, *columns = tiles = of_contract(s, tile["rows"], columns_of(program), tile["depth"])
+    sums = [acc for acc, _ in ((s.acc, s.b), *s.more)]
+    deep = str(rows.is_deep).lower()
+    products = [
+        f"multiply_tiles<{deep}, {str(b.is_deep).lower()}>({acc}, a_tile, {b.name}, thread_number);"
+        for acc, b in zip(sums, columns, strict=True)
+    ]
+    barrier = Lines((BARRIER,))
+    body = joined([barrier, *(b.lines(r) for b in tiles), barrier, Lines(tuple(products))])
+    step = f"{s.k.name}_lo"
+    head = f"for ({r.place} {step} = {r.index(s.k_lo)}; {step} < {r.index(s.k_hi)}; {step} += Tile::kDepth) {{"
     return r.lines(
-        "for (int part = thread_number; part < Tile::kRows * Tile::kColumns; part += Tile::kThreads) {",
-        f"  const {r.place} {m} = {lo[0]} + part / Tile::kColumns, {n} = {lo[1]} + part % Tile::kColumns;",
-        f"  if ({ends}) {{",
-        *("    " + v for v in values),
-        body.indented().indented(),
-        "  }",
+        placed(tiles),
+        *(f"Fragment<Tile, Tile::kColumns> {acc};" for acc in sums),
+        *(f"clear({acc});" for acc in sums),
+        head,
+        body.indented(),
         "}",
     )
+
+
+def stream_lines(s: Stream, body: Lines, r: Renderer) -> Lines:
+    """The rows once, then the loop over what streams past them."""
+    tiles = of_stream(s)
+    rows, moving = tiles[: len(s.rows)], tiles[len(s.rows) :]
+    axis, barrier = s.axis.name, Lines((BARRIER,))
+    turn = joined([barrier, *(b.lines(r) for b in moving), barrier, body])
+    head = (
+        f"for ({r.place} {axis} = {r.index(s.lo)}; {axis} < {r.index(s.hi)}; {axis} += {s.step}) {{"
+    )
+    return r.lines(placed(tiles), *(b.lines(r) for b in rows), head, turn.indented(), "}")

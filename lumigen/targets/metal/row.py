@@ -20,6 +20,7 @@ METAL = Target(
     kernel="{name}_row",
     device_type=1,  # callers have the host's memory; it is the GPU's as well
     begins_calls=True,
+    overlaps=True,
     memory_word="LUMIGEN_DEVICE",
     features={},
     lacks=(f64.name,),
@@ -30,10 +31,13 @@ METAL = Target(
     skeletons={
         "simt": LOOPS,
         "pipeline": "a product of matrices and what follows it, by the matrices of simdgroups",
+        "cascade": "a fold around products, past whose rows tiles stream",
+        "block_fold": "a fold of the rows of a product, whose columns come a tile at a time",
         "order": ORDER,
         "groups": GROUPS,
     },
     templates=(("src/library.cpp.j2", "src/library.cpp"),),
+    files=("cmake/one_source.cmake",),
     folders=((emulator_dir() / "metal", "emulator"),),
 )
 

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <utility>
 
 namespace {
 
@@ -41,7 +42,7 @@ int main(int argc, char** argv) {
   std::memcpy(x->contents(), in.data(), in_bytes);
 
   MTL::CommandBuffer* commands = queue->commandBuffer();
-  MTL::ComputeCommandEncoder* encoder = commands->computeCommandEncoder();
+  MTL::ComputeCommandEncoder* encoder = commands->computeCommandEncoder(MTL::DispatchTypeConcurrent);
   encoder->setComputePipelineState(pipeline.get());
   Args args = {x->gpuAddress(), y->gpuAddress(), static_cast<uint32_t>(in.size())};
   if (fault == "host_address") args.x = reinterpret_cast<uintptr_t>(x->contents());
@@ -51,6 +52,13 @@ int main(int argc, char** argv) {
   encoder->useResource(x.get(), MTL::ResourceUsageRead);
   if (fault != "unused") encoder->useResource(y.get(), MTL::ResourceUsageWrite);
   encoder->dispatchThreadgroups(MTL::Size(number(argv[2]), 1, 1), MTL::Size(number(argv[3]), 1, 1));
+  if (fault == "twice" || fault == "without_waiting") {  // the kernel again, over what it has written
+    if (fault == "twice") encoder->memoryBarrier(MTL::BarrierScopeBuffers);
+    args = {y->gpuAddress(), x->gpuAddress(), args.n};
+    encoder->setBytes(&args, sizeof args, 0);
+    encoder->dispatchThreadgroups(MTL::Size(number(argv[2]), 1, 1), MTL::Size(number(argv[3]), 1, 1));
+    std::swap(x, y);
+  }
   if (fault != "open_encoder") encoder->endEncoding();
   commands->commit();
   commands->waitUntilCompleted();

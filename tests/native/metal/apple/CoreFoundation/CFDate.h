@@ -1,0 +1,2 @@
+#pragma once
+#include <CoreFoundation/CoreFoundation.h>

@@ -1,0 +1,3 @@
+#pragma once
+typedef const void* CFTypeRef;
+typedef double CFTimeInterval;

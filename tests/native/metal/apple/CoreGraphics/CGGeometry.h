@@ -1,0 +1,4 @@
+#pragma once
+struct CGSize {
+  double width, height;
+};

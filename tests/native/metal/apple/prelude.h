@@ -1,0 +1,7 @@
+// Read ahead of metal-cpp.
+#pragma once
+#include <dispatch/dispatch.h>
+
+#include <cmath>
+#include <cstddef>
+using std::size_t;

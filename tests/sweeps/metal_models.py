@@ -1,0 +1,184 @@
+"""The examples on the emulator of Metal, small, of random weights: against the interpreter, texts against the CPU.
+
+    python tests/sweeps/metal_models.py [--only NAMES] [--seed 1] [--jobs 2] [--write docs/metal_models.md]
+
+Each is built for Metal and runs in a process of its own. Of decoders the greedy text is compared with what kernels of
+the CPU say, with matrices in f32 and in blocks of 8 and of 4 bits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parent.parent / "models"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "gpu"))
+
+import numpy as np
+import test_classifiers
+import test_decoders
+import test_gpu_examples as examples
+import test_yolov8
+from small_models import Compiled, Interpreted, distance, example, random_weights, save
+
+import lumigen as lg
+from lumigen.quantise import quantised
+
+DTYPES = {"f32": lg.f32, "f16": lg.f16, "bf16": lg.bf16}
+DECODERS = ("gpt2", "llama", "mistral", "qwen2", "qwen3")
+BLOCKS = ("", "q8", "q4")
+PROMPT, TOKENS = 5, 12
+OnMetal = examples.OnGPU
+
+
+def loaded(name: str, folder: Path, **options: str) -> tuple[lg.Traced, Mapping[str, Any]]:
+    place, config, _ = examples.CASES[name]
+    labels = {"classifier.bias": np.zeros(7, np.float32)}  # which say how many there are
+    traced, _ = example(place, save(folder, labels, config), **options)
+    return traced, random_weights(traced)
+
+
+def of_example(name: str, dtype: lg.DType, folder: Path) -> float:
+    """How far results are from the interpreter's, of the greatest."""
+    options = {"sound": "f32"} if name == "whisper" else {}
+    traced, weights = loaded(name, folder, **options)
+    exact = Interpreted(traced, weights)
+    context = OnMetal(traced, weights, dtype, "metal", folder / "project")
+    farthest = 0.0
+    for entry, inputs in examples.CASES[name][2]:
+        given = {
+            n: np.float32(x) if np.asarray(x).dtype == np.float64 else x for n, x in inputs.items()
+        }
+        pairs = zip(
+            context.run(entry, **given).values(), exact.run(entry, **given).values(), strict=True
+        )
+        farthest = max(farthest, *(distance(one, other) for one, other in pairs))
+    if farthest > examples.TOLERANCE[dtype]:
+        raise AssertionError(f"{farthest:.1e} apart")
+    return farthest
+
+
+def of_resnet(dtype: lg.DType, folder: Path) -> float:
+    expected = test_classifiers.resnet18(folder)
+    traced, weights = example("resnet", folder, **test_classifiers.options("resnet"))
+    context = OnMetal(traced, weights, dtype, "metal", folder / "project")
+    (found,) = context.run("classify", image=test_classifiers.IMAGES).values()
+    if (apart := distance(found, expected)) > examples.TOLERANCE[dtype]:
+        raise AssertionError(f"{apart:.1e} apart")
+    return apart
+
+
+def of_yolov8(dtype: lg.DType, folder: Path) -> float:
+    tensors = test_yolov8.checkpoint(folder)
+    traced, weights = example("yolov8", folder, **test_yolov8.OPTIONS)
+    context = OnMetal(traced, weights, dtype, "metal", folder / "project")
+    test_yolov8.check(context, tensors, examples.TOLERANCE[dtype])
+    return examples.TOLERANCE[dtype]
+
+
+def greedy(context: Any) -> list[int]:
+    """The likeliest token each time, behind a prompt."""
+    ids = test_decoders.IDS[:PROMPT]
+    text, position = [int(i) for i in ids], len(ids)
+    (logits,) = context.run("prefill", ids=ids, position=np.array(0)).values()
+    for _ in range(TOKENS):
+        text.append(int(logits.argmax()))
+        (logits,) = context.run(
+            "decode", ids=np.array(text[-1:]), position=np.array(position)
+        ).values()
+        position += 1
+    return text
+
+
+def of_text(name: str, blocks: str, folder: Path) -> int:
+    """Tokens that are the CPU's, all of them."""
+    traced, weights = loaded(name, folder)
+    if blocks:
+        found = quantised(traced, weights, blocks, ())
+        traced, weights = found.traced, found.weights
+    arrays = {w.name: np.asarray(weights[w.name]) for w in traced.weights}
+    on_cpu = greedy(Compiled(traced, arrays))
+    found = greedy(OnMetal(traced, arrays, lg.f32, "metal", folder / "project"))
+    if found != on_cpu:
+        raise AssertionError(f"{found}, on the CPU {on_cpu}")
+    return len(found)
+
+
+def rows() -> Iterator[tuple[str, Callable[[Path], float]]]:
+    for kind, dtype in DTYPES.items():
+        for name in examples.CASES:
+            if name != "whisper" or kind == "f32":  # whose sound stays in f32
+                yield f"{name} {kind}", lambda f, n=name, d=dtype: of_example(n, d, f)
+        yield f"resnet {kind}", lambda f, d=dtype: of_resnet(d, f)
+        yield f"yolov8 {kind}", lambda f, d=dtype: of_yolov8(d, f)
+    for name in DECODERS:
+        for blocks in BLOCKS:
+            yield f"text of {name} {blocks}".strip(), lambda f, n=name, b=blocks: of_text(n, b, f)
+
+
+def attempt(name: str, seed: int) -> tuple[bool, str]:
+    """In a process of its own."""
+    command = [sys.executable, str(Path(__file__)), "--here", name]
+    env = {**os.environ, "LUMIGEN_EMULATOR_SEED": str(seed)}
+    begun = time.monotonic()
+    try:
+        done = subprocess.run(
+            command, env=env, capture_output=True, text=True, timeout=900, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return False, "not within 900 s"
+    lines = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()
+    found = done.returncode == 0, (lines or ["it said nothing"])[-1][:400]
+    print(f"{name}: {found}, {time.monotonic() - begun:.0f} s", flush=True)
+    return found
+
+
+HEAD = """# The examples on the emulator of Metal
+
+Small configurations of random weights, compiled for `--target metal` and run on the [emulator](metal.md), threads in
+the order of seed {seed}: how far they are from the interpreter's results in float64, as a share of the greatest one,
+and whether greedy texts are those of kernels for the CPU. `python tests/sweeps/metal_models.py --write
+docs/metal_models.md` makes this page; this one is of {date}.
+
+| model | agrees | how far apart, or how many tokens |
+| --- | --- | --- |
+"""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--write", type=Path)
+    parser.add_argument("--here", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    known = dict(rows())
+    if options.here:
+        with tempfile.TemporaryDirectory() as folder:
+            found = known[options.here](Path(folder))
+            print(f"{found:.1e}" if isinstance(found, float) else found)
+        return 0
+    names = [n for n in known if not options.only or any(o in n for o in options.only)]
+    with ThreadPoolExecutor(options.jobs) as pool:
+        found = list(pool.map(lambda n: attempt(n, options.seed), names))
+    if options.write:
+        text = HEAD.format(seed=options.seed, date=datetime.now(UTC).date())
+        for name, (agrees, said) in zip(names, found, strict=True):
+            text += f"| {name} | {'yes' if agrees else 'no'} | {said} |\n"
+        options.write.write_text(text, encoding="utf-8")
+    return 0 if all(agrees for agrees, _ in found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,152 @@
+"""Kernels that tinygrad's and tilelang's writers of Metal make, on the emulator: a check of the emulator by others.
+
+    python -m venv others && others/bin/pip install numpy tinygrad==0.14.0 tilelang==0.1.15
+    others/bin/python tests/sweeps/metal_others.py [--only tinygrad]
+
+Both make text without a Mac. Each kernel is run with threads in four orders.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import numpy as np
+from metal_source import Array, Foreign
+
+SEEDS = range(4)
+rng = np.random.default_rng(0)
+
+
+def check(
+    name: str,
+    kernel: Foreign,
+    launch: tuple[Any, Any],
+    arrays: list[Array],
+    wanted: Array,
+    at: int = 0,
+) -> None:
+    """`wanted` in the array number `at`, whatever the order of threads."""
+    worst = 0.0
+    for seed in SEEDS:
+        found = kernel.run(*launch, arrays, seed=seed)[at].astype(np.float64)
+        worst = max(worst, float(np.abs(found - wanted).max() / np.abs(wanted).max()))
+    print(f"{name}: {worst:.1e} apart", flush=True)
+    assert worst < (2e-3 if arrays[at].dtype == np.float16 else 2e-5), name
+
+
+# ---- tinygrad ----
+
+
+def tinygrad_writer() -> Callable[[Any], list[tuple[Any, str]]]:
+    """What makes the kernels of a tensor; its compiler for a Mac is left out."""
+    os.environ["DEV"] = "CPU"
+    from tinygrad.device import Compiler
+
+    class Kept(Compiler):
+        def __init__(self) -> None:
+            super().__init__(None)
+
+        def compile(self, src: str) -> bytes:
+            return src.encode()
+
+    without: Any = types.ModuleType("tinygrad.runtime.ops_metal")
+    without.MetalCompiler = Kept
+    sys.modules["tinygrad.runtime.ops_metal"] = without
+    from tinygrad.codegen import to_program
+    from tinygrad.helpers import Target
+    from tinygrad.renderer.cstyle import MetalRenderer
+    from tinygrad.uop.ops import Ops
+
+    renderer = MetalRenderer(Target("METAL", "METAL", "Apple7"))
+
+    def write(t: Any) -> list[tuple[Any, str]]:
+        found: list[tuple[Any, str]] = []
+        for u in t.schedule_linear().toposort():
+            if u.op is Ops.SINK and u.arg is not None:
+                made = to_program(u, renderer)
+                found.append((made.arg, next(x for x in made.src if x.op is Ops.SOURCE).arg))
+        return found
+
+    return write
+
+
+def tinygrad_cases() -> Iterator[tuple[str, Any, list[Array], Array]]:
+    """(name, what tinygrad computes, its inputs, the result)."""
+    from tinygrad import Tensor, dtypes
+
+    def made(*shape: int, dtype: Any = np.float32) -> Array:
+        return rng.standard_normal(shape).astype(dtype)
+
+    def empty(x: Array) -> Any:
+        return Tensor.empty(*x.shape, dtype=dtypes.half if x.dtype == np.float16 else dtypes.float)
+
+    def wide(x: Array) -> Array:
+        return x.astype(np.float64)
+
+    x, y = made(128, 64), made(64, 96)
+    yield "product", empty(x) @ empty(y), [x, y], wide(x) @ wide(y)
+    x, y = made(64, 64, dtype=np.float16), made(64, 64, dtype=np.float16)
+    yield (
+        "product of halves",
+        empty(x).matmul(empty(y), dtype=dtypes.float),
+        [x, y],
+        wide(x) @ wide(y),
+    )
+    x, y = made(37, 50), made(50, 23)
+    yield "ragged product", (empty(x) @ empty(y)).relu(), [x, y], np.maximum(wide(x) @ wide(y), 0)
+    x, y = made(1, 4096), made(4096, 64)
+    yield "one row", empty(x) @ empty(y), [x, y], wide(x) @ wide(y)
+    x = made(20, 300)
+    yield "sums of rows", empty(x).exp().sum(1), [x], np.exp(wide(x)).sum(1)
+    yield "maxima of columns", empty(x).max(0), [x], wide(x).max(0)
+    yield "a map", empty(x).sin() * 2, [x], np.sin(wide(x)) * 2
+    x, y = made(2, 4, 9, 9), made(6, 4, 3, 3)
+    windows = np.lib.stride_tricks.sliding_window_view(wide(x), (3, 3), (2, 3))
+    yield (
+        "windows",
+        empty(x).conv2d(empty(y)),
+        [x, y],
+        np.einsum("bcijuv,ocuv->boij", windows, wide(y)),
+    )
+
+
+def of_tinygrad(folder: Path) -> None:
+    write = tinygrad_writer()
+    for number, (name, tensor, inputs, wanted) in enumerate(tinygrad_cases()):
+        made = write(tensor)
+        assert len(made) == 1, f"{name} is {len(made)} kernels"
+        ((info, source),) = made
+        kernel = Foreign.built(source, folder / str(number))
+        out = np.zeros(wanted.shape, np.float32)
+        check(
+            f"tinygrad, {name}", kernel, (info.global_size, info.local_size), [out, *inputs], wanted
+        )
+        for word in ("simdgroup_multiply_accumulate", "threadgroup_barrier", "half"):
+            if word in source:
+                print(f"  with {word}")
+
+
+WRITERS = {"tinygrad": of_tinygrad}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="*", default=list(WRITERS), choices=list(WRITERS))
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        for name in options.only:
+            WRITERS[name](Path(folder) / name)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

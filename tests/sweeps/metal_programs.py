@@ -1,0 +1,194 @@
+"""The Metal target on its emulator: every op, module and fold and random programs, held against the interpreter.
+
+    python tests/sweeps/metal_programs.py                       # what does not agree
+    python tests/sweeps/metal_programs.py --only folds_f16 --seed 3
+    python tests/sweeps/metal_programs.py --write docs/metal_programs.md
+
+Programs are built many at a time, each such project runs in a process of its own: the emulator ends the process where a
+kernel does what no GPU defines. Threads run in an order by `--seed`; 0 is theirs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from folds import FEW, FOLDED, KEYS, POSITIONS
+from folds import specs_of as specs_of_fold
+from gradients import CASES, QUERIES
+from gradients import specs_of as specs_of_gradient
+from module_programs import module_programs
+from random_programs import drawn
+from shipped_programs import ship
+from small_programs import SmallProgram
+from test_cpu_ops import ROWS
+
+from lumigen.dtype import DType, bf16, f16, f32, f64
+from lumigen.target import parse_target
+
+DTYPES = {"f32": f32, "f16": f16, "bf16": bf16}
+TOGETHER = 40  # programs of a project
+SECONDS = 600  # of a project
+RANDOM = 120
+POINTS = tuple(
+    {POSITIONS.name: n, KEYS.name: n + 7, FEW.name: min(n, 60), QUERIES.name: n} for n in (1, 2, 70)
+)
+# Held in 16 bits, it looks for a stored maximum among values that are computed again: equal in f32, as kernels compute
+# them, but not in the interpreter's f64.
+AGAIN = {"solve"}
+
+
+def folds(dtype: DType) -> list[SmallProgram]:
+    """Attention and its like, forward and backward."""
+    each = [
+        SmallProgram(name, f, tuple(specs_of_fold(name, dtype).items()), POINTS)
+        for name, (f, *_) in FOLDED.items()
+    ]
+    return each + [
+        SmallProgram(
+            f"gradient_{name}", c.function, tuple(specs_of_gradient(c, dtype).items()), POINTS
+        )
+        for name, c in CASES.items()
+    ]
+
+
+def random(dtype: DType) -> list[SmallProgram]:
+    return held([p.program(f"p{i}") for i, p in enumerate(drawn(RANDOM, seed=0))], dtype)
+
+
+def held(programs: Iterable[SmallProgram], dtype: DType) -> list[SmallProgram]:
+    """Those that have f32 to be held in `dtype`."""
+    if dtype is f32:
+        return list(programs)
+    sources = {p.name: (*p.graph.inputs, *p.graph.weights()) for p in programs}
+    return [
+        p for p in programs if p.name not in AGAIN and any(n.dtype is f32 for n in sources[p.name])
+    ]
+
+
+KINDS: dict[str, Callable[[DType], list[SmallProgram]]] = {
+    "ops": lambda dtype: held(ROWS, dtype),
+    "modules": lambda dtype: held(module_programs(), dtype),
+    "folds": folds,
+    "random": random,
+}
+SETS = {f"{kind}_{name}": (kind, dtype) for kind in KINDS for name, dtype in DTYPES.items()}
+
+
+def needs_f64(p: SmallProgram) -> bool:
+    """Whether it has numbers that Metal has not."""
+    return any(n.dtype is f64 for n in p.graph.nodes())
+
+
+def programs_of(name: str) -> list[SmallProgram]:
+    kind, dtype = SETS[name]
+    return KINDS[kind](dtype)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some programs of a set, which are one project."""
+
+    of: str
+    names: tuple[str, ...]
+
+
+def parts(of: str, wanted: Callable[[str], bool] = lambda _: True) -> list[Part]:
+    names = [p.name for p in programs_of(of) if not needs_f64(p) and wanted(p.name)]
+    count = -(-len(names) // TOGETHER)
+    return [Part(of, tuple(names[i::count])) for i in range(count)]
+
+
+def run_here(part: Part, folder: Path) -> dict[str, str]:
+    """What is wrong with which programs."""
+    programs = [p for p in programs_of(part.of) if p.name in part.names]
+    name = f"{part.of}_{part.names[0]}"[:40]
+    shipped = ship(name, programs, parse_target("metal"), SETS[part.of][1], folder / name)
+    return shipped.wrong()
+
+
+def run(part: Part, seed: int) -> dict[str, str]:
+    """The same in a process of its own; one that is stopped is said of all its programs."""
+    command = [sys.executable, str(Path(__file__)), "--here", part.of, *part.names]
+    env = {**os.environ, "LUMIGEN_EMULATOR_SEED": str(seed)}
+    try:
+        done = subprocess.run(
+            command, env=env, capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return dict.fromkeys(part.names, f"not within {SECONDS} s")
+    found = dict(line.split("\t", 1) for line in done.stdout.splitlines() if "\t" in line)
+    if done.returncode != 0:
+        said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        return dict.fromkeys(part.names, f"stopped: {said}")
+    return found
+
+
+HEAD = """# Small programs on the emulator of Metal
+
+Each op of the language as its tests have it, each module, attention and its like with their gradients, and random
+programs, compiled for `--target metal`, run on the [emulator](metal.md) with threads in the order of seed {seed}, and
+held against the interpreter with the tolerances that the same programs have on other targets. The types are those in
+which floats are held. `python tests/sweeps/metal_programs.py --write docs/metal_programs.md` makes this page; this one
+is of {date}. A sample of it runs with the tests.
+
+| programs | held in | agree | do not | need f64, which Metal has not |
+| --- | --- | --- | --- | --- |
+"""
+
+
+def page(found: dict[str, dict[str, str]], seed: int) -> str:
+    text = HEAD.format(seed=seed, date=datetime.now(UTC).date())
+    reasons: list[str] = []
+    for name, wrong in found.items():
+        (kind, dtype), every = SETS[name], programs_of(name)
+        doubles = sum(map(needs_f64, every))
+        agree = len(every) - doubles - len(wrong)
+        text += f"| {kind} | {dtype} | {agree} | {len(wrong)} | {doubles} |\n"
+        reasons += [f"* `{name}`, {p}: {why[:300]}" for p, why in sorted(wrong.items())]
+    return text + ("\n" + "\n".join(reasons) + "\n" if reasons else "")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="*", default=list(SETS), choices=list(SETS))
+    parser.add_argument("--names", nargs="*", default=[])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--write", type=Path)
+    parser.add_argument("--here", nargs="*", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.here:
+        of, *names = options.here
+        with tempfile.TemporaryDirectory() as folder:
+            for name, why in run_here(Part(of, tuple(names)), Path(folder)).items():
+                print(f"{name}\t{' '.join(why.split())}")
+        return 0
+    every = [
+        p for s in options.only for p in parts(s, lambda n: not options.names or n in options.names)
+    ]
+    found: dict[str, dict[str, str]] = {name: {} for name in options.only}
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for part, wrong in zip(every, pool.map(lambda p: run(p, options.seed), every), strict=True):
+            found[part.of] |= wrong
+            for name, why in wrong.items():
+                print(f"{part.of}, {name}: {why}", flush=True)
+    print({name: Counter(bool(w) for w in wrong.values())[True] for name, wrong in found.items()})
+    if options.write:
+        options.write.write_text(page(found, options.seed), encoding="utf-8")
+    return 1 if any(found.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
