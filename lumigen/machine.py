@@ -60,7 +60,6 @@ class Storing:
     row: int  # the longest row of accumulators, and of an inner operand, that stays on the chip
     row_of_weights: int  # the same where one side is weights, which stream past while the other stays in the caches
     row_of_fold: int  # the same of a fold around a product that needs no place for its scores
-    one_tile: int  # rows that one block has: with a short loop over them they are stored; 0: any
     panels: bool  # whether weights lie in panels, and a fold around products of them is planned for that
     steps: (
         Steps | None

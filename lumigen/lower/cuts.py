@@ -40,7 +40,6 @@ from lumigen.lower.places import is_whole, is_widened
 from lumigen.lower.positions import bound_by, is_compared, picked_by
 from lumigen.lower.repeated import repeated
 from lumigen.lower.skeletons import Skeletons, becomes_states, is_only_folded, is_product
-from lumigen.machine import Storing
 from lumigen.ops import SOURCES, TRANSCENDENTALS, Op
 from lumigen.region import Expr, Reduce, Region, free_axes, walk
 
@@ -160,10 +159,7 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
         wanted = varying or (contracts and not is_plain(value))
         # windows show a value again and again, which makes it no larger
         size = min(volume_of(node.shape), volume(free_axes(value)))
-        others = frozenset[Axis]().union(*(free_axes(v) for o, v in factors if o is not node))
-        is_short = volume(bound) <= storing.short and not _is_one_tile(
-            value, others, bound, storing
-        )
+        is_short = volume(bound) <= storing.short
         if wanted and contracts and not varying and _is_mapped(g, skeletons, node):
             continue
         expands = is_expanding(value, size, axes, contracts, storing, is_short=is_short)
@@ -177,14 +173,6 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
             # a fold has a sum for each point of these, for each of the value's rows
             few = volume(set(axes) - free_axes(value)) <= storing.row_of_fold
             yield node, bounded or (is_short and few and is_scored(value))
-
-
-def _is_one_tile(
-    value: Expr, others: frozenset[Axis], bound: tuple[Axis, ...], storing: Storing
-) -> bool:
-    """Whether all rows of a short loop are one block's, so that the other multiprocessors wait for it."""
-    rows = free_axes(value) - frozenset(bound)
-    return not rows & others and volume(rows) <= storing.one_tile and volume(bound) <= storing.row
 
 
 def _is_of_rows(skeletons: Skeletons, value: Expr, bound: tuple[Axis, ...]) -> bool:

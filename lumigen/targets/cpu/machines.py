@@ -127,7 +127,6 @@ BASELINE = Processor(
         row=256,
         row_of_weights=1024,
         row_of_fold=512,
-        one_tile=0,
         panels=True,
         steps=STEPS,
     ),

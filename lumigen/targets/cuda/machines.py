@@ -166,7 +166,6 @@ SM_80 = StreamingGpu(
         row=256,
         row_of_weights=1024,
         row_of_fold=512,
-        one_tile=64,
         panels=False,
         steps=None,
     ),

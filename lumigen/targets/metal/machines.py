@@ -136,7 +136,6 @@ APPLE7 = StreamingGpu(
         row=256,
         row_of_weights=1024,
         row_of_fold=512,
-        one_tile=0,
         panels=False,
         steps=None,
     ),
