@@ -144,7 +144,8 @@ TEAMS = Teams(
     between=16,
     stretch=32,  # of a line of memory what moves by itself
     together=4,
-    blocks_together=4,
+    threads_together=128,
+    blocks_together=8,
     strips=Strips(points=(8, 4, 2), shown=16, lanes=4, threads=256, threads_alone=1024),
 )
 SM_80 = StreamingGpu(
@@ -189,6 +190,10 @@ SM_80 = StreamingGpu(
     radix=RadixTiles(
         digit=9,
         tile=2048,
+        parts=1024,
+        wide=2048,
+        piece=2048,
+        share=8192,
         placing=4,
         counting=6,
         long=1 << 15,
