@@ -99,10 +99,10 @@ def schedules(
     if len(forms) > 1 or (len(each) > 1 and any(x.masks.both for x in each)):
         return ()
     out: list[tuple[tuple[Cmp, ...], Schedule]] = []
-    for most, rows in _numbers_of_rows(rows_of, copies):
-        tile = _tile(each, rows, machine)
-        if len(each) == 1 and _is_idle(tile, each[0], rows, machine):
-            return ()
+    chosen = [(most, n, _tile(each, n, machine)) for most, n in _numbers_of_rows(rows_of, copies)]
+    if len(each) == 1 and all(_is_idle(tile, each[0], n, machine) for _, n, tile in chosen):
+        return ()
+    for most, _, tile in chosen:
         sizes = sizes_of(tile)
         if len(each) > 1:
             sizes = Schedule("side_by_side", (), parts=(sizes,) * len(each))
@@ -255,7 +255,7 @@ def _tile(each: Sequence[Fetched], m: int, machine: StreamingGpu) -> ClusterTile
 
 def _is_idle(t: ClusterTile, x: Fetched, m: int, machine: StreamingGpu) -> bool:
     """Whether a tile leaves most of a device idle, which parts of a long depth keep busy in other kernels."""
-    if x.flat.k.extent.estimate() < machine.products.most_parts * machine.products.long_part:
+    if x.flat.k.extent.estimate() < machine.products.long_part:
         return False
     sizes = _Sizes.of(x, m).turned() if t.turned else _Sizes.of(x, m)
     blocks = sizes.tiles(t) * t.cluster * max(1, t.split)

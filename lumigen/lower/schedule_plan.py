@@ -37,7 +37,7 @@ from lumigen.lower.widths import width_of
 from lumigen.machine import Gpu, Machine, Processor, StreamingGpu, StreamTile, Teams
 from lumigen.ops import TRANSCENDENTALS
 from lumigen.plan import KernelPlan, Loop, Native, Product
-from lumigen.region import Prim, Read, Region, Scan, free_axes, walk
+from lumigen.region import Prim, Read, Region, Scan, free_axes, rows_of, walk
 from lumigen.schedule import Schedule, schedule
 
 PANELS = {"b": "panels"}
@@ -292,7 +292,7 @@ def _of_native(step: Native, machine: Gpu) -> Schedule:
     length, kept = step.place.extent, step.store.axes[-1].extent
     team = 0 if step.kernel in GROUPING else _selecting_team(length, kept, machine)
     if not team:
-        (source,) = Region((step.store,)).reads()
+        source, *_ = rows_of(Region((step.store,), native=step.kernel))
         return schedule(
             "order", sizes | {"team": 1, "held": 0, "blocks": blocks_of(step, source, machine)}
         )
@@ -317,10 +317,10 @@ def _most(*extents: Ix) -> tuple[int | None, ...]:
 
 def selects(region: Region, machine: Gpu) -> bool:
     """Whether teams that hold its rows, or their parts, run a region that orders rows."""
-    (source,) = Region(region.stores[:1]).reads()
-    length, kept = source.dims[-1], region.stores[0].axes[-1].extent
     if region.native in GROUPING:
         return False
+    (source,) = rows_of(region)
+    length, kept = source.dims[-1], region.stores[0].axes[-1].extent
     return part_of_row(length, kept, machine) > 0 or _selecting_team(length, kept, machine) > 0
 
 
