@@ -27,7 +27,7 @@ PLACES = {
     "simdgroup_index_in_threadgroup": f"uint3({THREE}thread / 32, 0, 0)",
 }
 DECLARED = re.compile(
-    r"([;{}]\s*)threadgroup(\s[^;(){}]*(?:\(\([^;]*?\)\)[^;(){}]*)?\[[^;]*\]\s*;)"
+    r"(?<=[;{}])(\s*)threadgroup(\s[^;(){}]*(?:\(\([^;]*?\)\)[^;(){}]*)?\[[^;]*\]\s*;)"
 )
 # ahead of the kernel, whose words are macros
 HEADERS = """#include <cstdio>
