@@ -19,7 +19,12 @@ from lumigen.compile import lower_model
 from lumigen.target import parse_target
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "llama" / "model.py"
-BOTH = {"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32}
+BOTH = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+}
 MODELS = {
     "Llama 2, 7B": BOTH
     | {"intermediate_size": 11008, "num_key_value_heads": 32, "vocab_size": 32000},
@@ -51,7 +56,9 @@ def main() -> None:
             launches = p.chosen(dims)
             costs = [(made.kernel(x.kernel).cost, x.numbers(dims)) for x in launches]
             flops, read, written = (sum(x) for x in zip(*(c.at(n) for c, n in costs), strict=True))
-            print(f"| {name} | {p.entry} | {len(launches)} | {(read + written) / 1e9:.2f} | {flops / 1e9:.1f} |")
+            print(
+                f"| {name} | {p.entry} | {len(launches)} | {(read + written) / 1e9:.2f} | {flops / 1e9:.1f} |"
+            )
 
 
 if __name__ == "__main__":
