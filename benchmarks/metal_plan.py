@@ -52,7 +52,7 @@ def main() -> None:
                 traced(config | MORE, Path(folder)), {}, target=parse_target("metal"), dtype=lg.f16
             ).model
         for p in made.programs:
-            dims = {d: PREFILL for d in p.dims}
+            dims = dict.fromkeys(p.dims, PREFILL)
             launches = p.chosen(dims)
             costs = [(made.kernel(x.kernel).cost, x.numbers(dims)) for x in launches]
             flops, read, written = (sum(x) for x in zip(*(c.at(n) for c, n in costs), strict=True))
