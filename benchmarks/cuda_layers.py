@@ -49,6 +49,8 @@ DTYPES = {
     "f16": (torch.float16, lg.f16),
     "f32": (torch.float32, lg.f32),
     "i64": (torch.int64, lg.i64),
+    "i8": (torch.int8, lg.i8),
+    "u8": (torch.uint8, lg.u8),
 }
 
 
@@ -57,7 +59,7 @@ DTYPES = {
 
 @dataclass(frozen=True)
 class Input:
-    """N(0, 1) times `scale`, or integers from 0 to `below`."""
+    """N(0, 1) times `scale`, or integers from 0 to `below`, of i8 from -`below` on."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -66,14 +68,19 @@ class Input:
 
     def spec(self) -> Any:
         held = DTYPES[self.dtype][1]
-        if self.below:
-            return lg.spec(*self.shape, dtype=held, range=(0, self.below))
+        if self.below and held.bits > 8:
+            return lg.spec(*self.shape, dtype=held, range=(self.first, self.below))
         return lg.spec(*self.shape, dtype=held)
 
+    @property
+    def first(self) -> int:
+        return -self.below if self.dtype == "i8" else 0
+
     def tensor(self, made: torch.Generator) -> torch.Tensor:
-        device = made.device
+        device, kind = made.device, DTYPES[self.dtype][0]
         if self.below:
-            return torch.randint(0, self.below, self.shape, generator=made, device=device)
+            ends = (self.first, self.below)
+            return torch.randint(*ends, self.shape, generator=made, device=device, dtype=kind)
         values = torch.randn(self.shape, generator=made, device=device) * self.scale
         return values.to(DTYPES[self.dtype][0])
 
@@ -193,6 +200,32 @@ def segment_mean(_: ModuleType, i: Any, x: Any) -> Any:
     total = x.new_zeros(50000, x.shape[1]).index_add(0, i, x)
     count = x.new_zeros(50000).scatter_add(0, i, x.new_ones(x.shape[0]))
     return total / count.clamp(min=1).unsqueeze(1)
+
+
+def scaled(f: ModuleType, x: Any, quants: Any, scale: Any) -> Any:
+    """Weights of 8 bits with a scale for each row."""
+    return f.linear(x, quants.to(x.dtype) * scale[:, None])
+
+
+def in_halves(f: ModuleType, x: Any, quants: Any, scales: Any) -> Any:
+    """Weights of 4 bits, those of a block of 32 in the lower halves of 16 bytes, then in the upper ones."""
+    rows, blocks, _ = quants.shape
+    stack = lg.stack if f is lg.functional else torch.stack
+    values = stack([quants & 15, quants >> 4], -2).to(x.dtype) - 8
+    weight = values * scales.to(x.dtype)[..., None, None]
+    return f.linear(x, weight.reshape(rows, 32 * blocks))
+
+
+def quantised(name: str, n: int, k: int) -> dict[str, Row]:
+    """Products of 1, 4 and 512 rows with weights (n, k) of 8 and 4 bits."""
+    scales = Input((n, k // 32), "f16", k**-0.5 / 8)
+    bytes_ = (Input((n, k), "i8", below=127), bf16(n, scale=k**-0.5 / 64))
+    halves = (Input((n, k // 32, 16), "u8", below=256), scales)
+    return {
+        f"{kind}_{name}_{m}": Row(call, (bf16(m, k), *weights))
+        for kind, call, weights in (("int8", scaled, bytes_), ("int4", in_halves, halves))
+        for m in (1, 4, 512)
+    }
 
 
 def over_keys(batch: int, queries: int, keys: int) -> tuple[Input, ...]:
@@ -369,6 +402,9 @@ ROWS: dict[str, Row] = {
     **of_rows("gate_up", gated, GATE, GATE),
     **of_rows("qkv", projections, weight(4096, 4096), weight(1024, 4096), weight(1024, 4096)),
     **of_rows("rms_norm_linear", normed_linear, bf16(4096), weight(4096, 4096)),
+    **quantised("square", 4096, 4096),
+    **quantised("up", 14336, 4096),
+    **quantised("down", 4096, 14336),
     "attention_of_one": Row(attend, over_keys(1, 1, 16384)),
     "attention_of_one_short": Row(attend, over_keys(1, 1, 1024)),
     "attention_of_one_in_batch": Row(attend, over_keys(32, 1, 4096)),

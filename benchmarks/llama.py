@@ -1,6 +1,8 @@
 """Language models on a CPU: a token and prompts of emitted Llamas beside llama.cpp, and beside the rate of memory.
 
-PYTHONPATH=. python3 benchmarks/llama.py --models 110m --quick
+Weights in 8 and 4 bits are blocks of GGUF's Q8_0 and Q4_0: both read one file.
+
+PYTHONPATH=. python3 benchmarks/llama.py --models 110m --dtypes q8,q4 --quick
 """
 
 # ruff: noqa: PLC0415  # a worker imports its own peer and no other
@@ -62,7 +64,10 @@ CONFIG_8B: dict[str, Any] = {  # for a GPU
 POSITIONS = (64, 512)  # at which a token is decoded, behind as many others
 PREFILLS = {"110m": (128, 512), "1b": (128, 512)}
 LENGTH, MOST = 1024, 512  # of caches, and tokens that come at a time
-WIDTH = {"f32": 4, "bf16": 2}  # bytes of a weight, and of a number in a cache
+WIDTH = {"f32": 4, "bf16": 2, "q8": 34 / 32, "q4": 18 / 32}  # bytes of a weight
+CACHED = {"bf16": "bf16"}  # what a cache holds: else f32
+BLOCKS = {"q8": "Q8_0", "q4": "Q4_0"}  # of a GGUF file
+BYTES = {"f32": 4, "bf16": 2}  # of a number in a cache
 TOLERANCE = 0.2  # of logits, to f32, in their standard deviations: whether it is the same model
 EXAMPLE = harness.ROOT / "examples" / "llama" / "model.py"
 NEEDS = {"llama.cpp": ("llama_cpp", "gguf")}
@@ -121,7 +126,7 @@ def lumigen_peer(job: Job) -> dict[str, Case]:
 
 
 def llama_cpp_peer(job: Job) -> dict[str, Case]:
-    """Caches hold the type of the weights, as ours do."""
+    """Caches hold the type of the weights, or f32, as ours do."""
     import llama_cpp
 
     out: dict[str, Case] = {}
@@ -136,8 +141,8 @@ def llama_cpp_peer(job: Job) -> dict[str, Case]:
             n_ubatch=MOST,
             n_threads=job["threads"],
             n_threads_batch=job["threads"],
-            type_k=types[dtype],
-            type_v=types[dtype],
+            type_k=types[CACHED.get(dtype, "f32")],
+            type_v=types[CACHED.get(dtype, "f32")],
             flash_attn=True,  # without it caches of bf16 are refused
             verbose=False,
         )
@@ -181,7 +186,7 @@ def torch_compile_peer(job: Job) -> dict[str, Case]:
     for name, (model, dtype, what, n) in cases_of(
         job["models"], job["dtypes"], job["kinds"]
     ).items():
-        if what != "prefill":
+        if what != "prefill" or dtype in BLOCKS:
             continue
         if (model, dtype) not in made:
             file = Path(job["work"]) / model / "model.safetensors"
@@ -256,7 +261,7 @@ def make_gguf(checkpoint: Path, file: Path, model: str, dtype: str) -> None:
     if file.exists():
         return
     c, weights = config_of(model), load_file(checkpoint / "model.safetensors")
-    kind = {"f32": gguf.GGMLQuantizationType.F32, "bf16": gguf.GGMLQuantizationType.BF16}[dtype]
+    kind = gguf.GGMLQuantizationType[BLOCKS.get(dtype, dtype.upper())]
     w = gguf.GGUFWriter(file, "llama")
     w.add_context_length(c["max_position_embeddings"])
     w.add_embedding_length(c["hidden_size"])
@@ -283,7 +288,7 @@ def make_gguf(checkpoint: Path, file: Path, model: str, dtype: str) -> None:
     heads = {"attn_q": c["num_attention_heads"], "attn_k": c["num_key_value_heads"]}
 
     def add(name: str, a: np.ndarray) -> None:
-        if kind is gguf.GGMLQuantizationType.BF16 and a.ndim > 1:
+        if kind is not gguf.GGMLQuantizationType.F32 and a.ndim > 1:
             w.add_tensor(name, gguf.quants.quantize(a, kind), raw_dtype=kind)
         else:
             w.add_tensor(name, a)
@@ -308,23 +313,25 @@ def make_gguf(checkpoint: Path, file: Path, model: str, dtype: str) -> None:
 def emit(
     checkpoint: Path, directory: Path, dtype: str, target: str = "cpu", length: int = LENGTH
 ) -> None:
-    """The project, compiled, with its Python module; weights and caches of the dtype."""
+    """The project, compiled, with its Python module; caches of the dtype of the weights, or f32 beside blocks."""
     from lumigen.compile import compile_project
     from lumigen.dtype import bf16, f32
     from lumigen.frontend.load import load_model_file
+    from lumigen.quantise import quantised
     from lumigen.weights import open_weights
 
     weights = open_weights(checkpoint)
-    options = {"length": str(length), "prefill": str(MOST), "cache": dtype}
+    cached = CACHED.get(dtype, "f32")
+    options = {"length": str(length), "prefill": str(MOST), "cache": cached}
     model = load_model_file(EXAMPLE, weights=weights, options=options)
-    held = {"f32": f32, "bf16": bf16}[dtype]
-    traced = dataclasses.replace(model.trace(), name=directory.name)
+    found = quantised(model.trace(), weights, None)
+    traced = dataclasses.replace(found.traced, name=directory.name)
     compile_project(
         traced,
         directory=directory,
         target=target,
-        weights=weights,
-        dtype=held,
+        weights=found.weights,
+        dtype={"f32": f32, "bf16": bf16}[cached],
         force=True,
     )
 
@@ -380,21 +387,30 @@ def logits(c: Mapping[str, Any], w: Mapping[str, Any], ids: Any) -> Any:
 
 
 def references(work: Path, cases: Mapping[str, tuple[str, str, str, int]]) -> dict[str, np.ndarray]:
+    import gguf
     import torch
     from safetensors.torch import load_file
 
-    known: dict[tuple[str, str, int], np.ndarray] = {}
-    for model in {model for model, *_ in cases.values()}:
-        weights = load_file(work / model / "model.safetensors")
-        for of, _, what, n in cases.values():
-            if of == model and (model, what, n) not in known:
+    def stood_for(a: torch.Tensor, blocks: str) -> torch.Tensor:
+        if a.ndim < 2 or not blocks:
+            return a
+        kind = gguf.GGMLQuantizationType[blocks]
+        return torch.from_numpy(gguf.quants.dequantize(gguf.quants.quantize(a.numpy(), kind), kind))
+
+    known: dict[tuple[str, str, str, int], np.ndarray] = {}
+    for model, blocks in dict.fromkeys((m, BLOCKS.get(d, "")) for m, d, *_ in cases.values()):
+        given = load_file(work / model / "model.safetensors")
+        weights = {name: stood_for(a, blocks) for name, a in given.items()}
+        for of, dtype, what, n in cases.values():
+            key = model, blocks, what, n
+            if (of, BLOCKS.get(dtype, "")) == (model, blocks) and key not in known:
                 ids = tokens(n) if what == "prefill" else np.concatenate([tokens(n), tokens(1)])
                 with torch.no_grad():
                     found = logits(config_of(model), weights, torch.from_numpy(ids))
-                known[model, what, n] = found.numpy()
-        del weights
+                known[key] = found.numpy()
+        del given, weights
         gc.collect()
-    return {name: known[m, what, n] for name, (m, _, what, n) in cases.items()}
+    return {name: known[m, BLOCKS.get(d, ""), what, n] for name, (m, d, what, n) in cases.items()}
 
 
 # --- the driver -----------------------------------------------------------------------------------
@@ -405,18 +421,21 @@ def bytes_of_token(model: str, dtype: str, position: int) -> int:
     c = config_of(model)
     h, inner = c["hidden_size"], c["intermediate_size"]
     kv = h // c["num_attention_heads"] * c["num_key_value_heads"]
-    layer = 2 * h * h + 2 * h * kv + 3 * h * inner + 2 * (position + 1) * kv
-    return WIDTH[dtype] * (c["num_hidden_layers"] * layer + c["vocab_size"] * h)
+    layers, layer = c["num_hidden_layers"], 2 * h * h + 2 * h * kv + 3 * h * inner
+    cached = BYTES[CACHED.get(dtype, "f32")] * layers * 2 * (position + 1) * kv
+    return cached + int(WIDTH[dtype] * (layers * layer + c["vocab_size"] * h))
 
 
 def main() -> None:
     parser = harness.arguments(__doc__.splitlines()[0])
     parser.add_argument("--models", default=",".join(MODELS), help="110m,1b by default")
-    parser.set_defaults(dtype=None)  # without one, both
+    parser.add_argument("--dtypes", default=",".join(WIDTH), help="f32,bf16,q8,q4 by default")
     parser.add_argument("--what", default="decode,prefill", help="decode,prefill by default")
     parser.add_argument("--threads", default="1,2", help="1,2 by default")
     options = parser.parse_args()
-    models, dtypes = options.models.split(","), [options.dtype] if options.dtype else list(WIDTH)
+    models, dtypes = options.models.split(","), options.dtypes.split(",")
+    if not set(dtypes) <= set(WIDTH):
+        parser.error(f"--dtypes {options.dtypes}: some of {', '.join(WIDTH)}, with commas")
     threads = [int(t) for t in options.threads.split(",")]
     kinds = options.what.split(",")
     if not {"decode", "prefill"}.issuperset(kinds):
@@ -430,11 +449,12 @@ def main() -> None:
     for model in models:
         checkpoint = make_checkpoint(work / model, model)
         for dtype in dtypes:
+            file = work / f"llama-{model}.{dtype}.gguf"
+            if "llama.cpp" in peers or dtype in BLOCKS:
+                make_gguf(checkpoint, file, model, dtype)
             start = time.perf_counter()
-            emit(checkpoint, work / project_of(model, dtype), dtype)
+            emit(file if dtype in BLOCKS else checkpoint, work / project_of(model, dtype), dtype)
             print(f"{model} {dtype}: {time.perf_counter() - start:.0f} s", file=sys.stderr)
-            if "llama.cpp" in peers:
-                make_gguf(checkpoint, work / f"llama-{model}.{dtype}.gguf", model, dtype)
     for file in (*work.glob("llama_*/weights/*.safetensors"), *work.glob("*.gguf")):
         read_anew(file)
     cases = cases_of(models, dtypes, kinds)

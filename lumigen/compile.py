@@ -56,6 +56,7 @@ from lumigen.quantise import quantised
 from lumigen.recall import recall, remember
 from lumigen.search.asked import SCHEDULES, asked_for
 from lumigen.search.book import NOTHING, Book, text_of
+from lumigen.search.shipped import shipped
 from lumigen.summary import Summary, summary_again, summary_of, to_remember
 from lumigen.target import HOST, TARGETS, parse_target
 from lumigen.target_row import Target
@@ -72,9 +73,9 @@ Array = npt.NDArray[Any]
 Schedules = Callable[[Entries, Target, DType, Stages], Book]
 
 
-def in_no_book(_entries: Entries, _target: Target, _dtype: DType, _at: Stages) -> Book:
-    """What every region runs as that nothing is said of: the heuristic's choice."""
-    return NOTHING
+def as_shipped(_entries: Entries, target: Target, _dtype: DType, _at: Stages) -> Book:
+    """What every region runs as that nothing is said of: what came with lumigen, else the heuristic's choice."""
+    return shipped(target)
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def lower_model(
     *,
     dtype: DType = f32,
     passes: Sequence[Callable[[Graph], Graph]] = GRAPH_PASSES,
-    schedules: Schedules = in_no_book,
+    schedules: Schedules = as_shipped,
 ) -> Compilation:
     """Graph passes, then regions, plans, tile programs and the text of every kernel.
 
@@ -151,7 +152,13 @@ def lowered_to(
     device = TARGETS[target.name].device
     pick = partial(book.pick, device)
     lowered = assemble(
-        entries, device, dtype=dtype, architectures=target.architectures, pick=pick, made=made
+        entries,
+        device,
+        dtype=dtype,
+        architectures=target.architectures,
+        pick=pick,
+        made=made,
+        inlines=book.inlines if book.inlined else None,
     )
     for k in lowered.kernels:
         verify_region(k.region, k.name)

@@ -33,6 +33,17 @@ def _min_ordered(a: Array, b: Array) -> Array:
     return out
 
 
+def _whole_quotient(a: Array, size: Array) -> Array:
+    """Of a whole number by a power of two."""
+    out: Array = np.floor(a / size)
+    return out
+
+
+def _whole_remainder(a: Array, size: Array) -> Array:
+    out: Array = a - size * np.floor(a / size)
+    return out
+
+
 # The name is that of the function in the headers of every target, for scalars and for lanes.
 INTRINSICS: dict[str, Function] = {
     "eq": Function(np.equal, "=="),
@@ -48,4 +59,6 @@ INTRINSICS: dict[str, Function] = {
     "min_nan": Function(np.minimum),
     "abs": Function(np.abs),
     "floor": Function(np.floor),
+    "whole_quotient": Function(_whole_quotient),
+    "whole_remainder": Function(_whole_remainder),
 }

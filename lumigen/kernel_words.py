@@ -6,26 +6,27 @@ import re
 
 # What the text of a kernel says of its own, and the functions, types and constants of headers that it names.
 _WORDS = """
-a at at1 at2 at_depth at_major b begin c flow lane lanes more pack_column pack_k pack_row packed parity part raw reads
-row scratch shared stage task args back
+a at at1 at2 at_depth at_major b begin c flow lane lanes more pack_column pack_k pack_row packed parity part raw
+reads row scratch shared stage task args back
 
-abs add_parts add_teams add_wrapping as_bf16 as_f16 as_pairs await_turn bf16_bits build_lanes clear computed contract
-contract_split contract_tiles cos count_rows double_mod double_power either_way eq exp exp2 exp2_flushed exp2_scaled
-f16_bits fill_rows fill_tile floor floor_div floor_mod fma fold_max fold_sum for_each_element for_each_row for_lanes
-gathered for_parts for_points for_rows for_scan for_steps for_stretch greater group_row group_rows group_starts
-grow_registers index_max index_min int_mod is_finite is_inf is_last_block is_nan is_packed keeps_a keeps_b le load
-load_between load_bf16 load_f16 load_packed load_phases load_strided load_strided_bf16 load_strided_f16 log2 lt
-map_all map_elements map_within mask_affine mask_all mask_and mask_lanes mask_not mask_or masked masks max_nan
-max_ordered max_teams min_nan min_ordered mod multiplier multiply multiply_bf16 multiply_direct_b
-multiply_direct_b_bf16 multiply_fragment multiply_one multiply_row multiply_row_panels multiply_streamed
-multiply_wrapping ne one_by_one order_row order_rows pack_a pack_a_along pack_a_along_bf16 pack_a_bf16 pack_a_from
-pack_a_from_bf16 pack_b pack_b_along pack_b_along_bf16 pack_b_bf16 pack_b_from pack_b_from_bf16 pack_runs polynomial
-power random_bits reach recip reduce_add reduce_max round_bf16 round_f16 scale_rows scan_lanes select sin splat sqrt
-store store_bf16 store_f16 store_strided store_strided_bf16 store_strided_f16 subtract_wrapping team_number
-team_rank to_int transpose_tile whole_vectors widened zero_tail
+abs add_parts add_product add_teams add_wrapping as_bf16 as_f16 as_pairs await_turn bf16_bits build_lanes clear
+computed contract contract_split contract_tiles cos count_rows double_mod double_power either_way eq exp exp2
+exp2_flushed exp2_scaled f16_bits fill_rows fill_tile floor floor_div floor_mod fma fold_max fold_sum for_each_element
+for_each_row for_lanes gathered for_parts for_points for_rows for_scan for_steps for_stretch greater group_row
+group_rows group_starts grow_registers index_max index_min int_mod is_finite is_inf is_last_block is_nan is_packed
+keeps_a keeps_b le load load_between load_bf16 load_f16 load_packed load_widened made load_phases load_strided
+load_strided_bf16 load_strided_f16 log2 lt map_all map_elements map_within mask_affine mask_all mask_and mask_lanes
+mask_not mask_or masked masks max_nan max_ordered max_teams min_nan min_ordered mod multiplier multiply multiply_bf16
+multiply_direct_b multiply_direct_b_bf16 multiply_fragment multiply_one multiply_row multiply_row_panels
+multiply_streamed multiply_wrapping ne one_by_one order_row order_rows pack_a pack_a_along pack_a_along_bf16
+pack_a_bf16 pack_a_from pack_a_from_bf16 pack_b pack_b_along pack_b_along_bf16 pack_b_bf16 pack_b_from
+pack_b_from_bf16 pack_runs polynomial power random_bits reach recip reduce_add reduce_max round_bf16 round_f16
+scale_rows scan_lanes select sin splat sqrt store store_bf16 store_f16 store_strided store_strided_bf16
+store_strided_f16 subtract_wrapping team_number team_rank to_int transpose_tile whole_quotient whole_remainder
+whole_sum whole_vectors widened zero_tail
 
-Accumulators Along BFloat16 Batch Boxes CUtensorMap Copy Extent Float16 Flow KeepsAll Mask Multiplier PackedVec Part
-Reach Run Strided Tile TileAt Together Total TransposedTile Vec Vecs bf16 f16
+Accumulators Along BFloat16 Batch Boxes Bytes CUtensorMap Copy Extent Float16 Flow KeepsAll MadeProduct MadeTile
+Mask Multiplier PackedVec Part Reach Run Strided Sums Tile TileAt Together Total TransposedTile Vec Vecs bf16 f16
 kAscending kDepth kDescending kEither kElements kLanes kMajor kTeam kTeams
 """
 # What languages of kernels keep for themselves beside C++'s: no field of an argument struct can be called so either.
@@ -43,12 +44,13 @@ WORDS = frozenset((*_WORDS.split(), *_GROUP_WORDS.split(), *RESERVED))
 
 # What builders call axes, locals, scratch and the temporaries of a plan; with a number behind them, and as they are.
 _NUMBERED = """
-acc before correct factor held i j k m n new old p r result row score state sum tile total turned v weights whole
+acc b_tile before correct factor held i j k m n new old p part r result row score state sum tile total turned v
+w_tile weights whole
 """
 _OWN = """
-a_tile acc arrived b_tile back band c c_tile column_tile columns_each d e j k k_begin k_end m map_a map_b map_c n
-n_begin n_end once outer p panels part parts pk places r row row_tile row_tiles column_tiles rows_each scores strip sums
-task tile total x_tile
+a_tile acc arrived b_tile back band block c c_tile column_tile columns_each d e group inside j k k_begin
+k_end m map_a map_b map_c n n_begin n_end once outer p panels part parts pk places r row row_tile row_tiles
+column_tiles rows_each scores strip sums task tile total w_tile x_tile
 """
 ENDS = ("_offset", "_parts", "_lo", "_end")  # with the name of an axis or value before them
 _PATTERN = re.compile(

@@ -175,6 +175,10 @@ class Teams:
         int  # registers where parts of a row are code of their own, since not all threads have them
     )
     stretch: int  # bytes of lanes that a task has at least whose teams share out a fold; 0: none do
+    together: int  # rows that a team folds at a time where what they share takes more bytes than theirs; 1: no more
+    blocks_together: (
+        int  # of a multiprocessor, of such teams: while some of them load, others compute
+    )
     strips: Strips | None  # none where a thread folds one window at a time
 
 
@@ -204,6 +208,7 @@ class ThreadTiles:
     one_row: Sizes  # of a product; with `shared` and `near_rows`, as the next two
     floats: Sizes
     unpacked: Sizes  # where tasks make floats of weights of fewer bytes
+    unpacked_for_few: Sizes  # the same for as many rows as these have, or fewer
     pairs: Sizes  # of bf16, for a matrix unit
     windows: Sizes
     sliding: Sizes
@@ -214,6 +219,7 @@ class ThreadTiles:
     fold: Sizes  # around a product
     fold_of_few: Sizes  # with up to `few_columns`
     held: int  # rows that are folded in one loop if they read something in common
+    ahead: int  # such loops, after which is read what memory is asked for
     stretches: int  # of a map, whose loops are short: at most so many for each row
     few_columns: int
     least_columns: int  # between two epilogues of several products

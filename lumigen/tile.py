@@ -139,6 +139,14 @@ class StoreTile:
 
 
 @dataclass(frozen=True)
+class Ahead:
+    """Memory is asked for what is at a place, before it is read; nothing is there behind the last element."""
+
+    source: Buffer
+    at: Ix
+
+
+@dataclass(frozen=True)
 class Transposed:
     """Tiles of values that threads compute along their columns, then use along their rows.
 
@@ -645,6 +653,7 @@ Stmt = Union[
     Finish,
     For,
     StoreTile,
+    Ahead,
     Pack,
     PackColumns,
     PackRuns,
@@ -696,6 +705,7 @@ class TileKind(Enum):
     PAIR = "pair"  # the same of two products that share their rows
     FMA = "fma"  # threads, from a ring of stages
     ROLES = "roles"  # warpgroups, which other warps bring tiles
+    MADE = "made"  # the same, where other warps compute an operand
     SPLIT = "split"  # the same, blocks of a cluster sharing a tile by its depth
     CASCADE = "cascade"  # two products, the first one's result being an operand of the second
     CASCADE_ROLES = "cascade_roles"  # the same, by warpgroups which other warps bring tiles

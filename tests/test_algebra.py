@@ -14,7 +14,7 @@ import lumigen as lg
 from lumigen.algebra.answer import NEAR, Answer, RuleSet, agrees, answer, random_leaves
 from lumigen.algebra.egraph import MOST, Classes, EGraph, ENode, is_here
 from lumigen.algebra.extract import EqualProgram, Prices, as_it_is, extracted
-from lumigen.algebra.meaning import Array, Meaning
+from lumigen.algebra.meaning import Array, AxisArray, Meaning, aligned, shape_of
 from lumigen.algebra.numerics import Numerics
 from lumigen.algebra.process import answers
 from lumigen.algebra.rewriting import ModelBlocks, Rewritten, rewritten
@@ -108,9 +108,9 @@ def block_of(nested: Nested) -> Block:
     return Block(tuple(terms), (root,), LEAVES, MOVES, SIZES)
 
 
-def values_of(found: Classes, meaning: Meaning) -> dict[str, Array]:
+def values_of(found: Classes, meaning: Meaning) -> dict[str, AxisArray]:
     """A value of each class, by the first of its nodes that can be computed."""
-    out: dict[str, Array] = {}
+    out: dict[str, AxisArray] = {}
     while missing := [c for c in found.nodes if c not in out]:
         before = len(out)
         for c in missing:
@@ -121,9 +121,8 @@ def values_of(found: Classes, meaning: Meaning) -> dict[str, Array]:
     return out
 
 
-def value_of(n: ENode, values: Mapping[str, Array], meaning: Meaning) -> Array:
-    with np.errstate(all="ignore"):
-        return meaning.value(AxisTerm(n.kind, (), n.label), [values[a] for a in n.args])
+def value_of(n: ENode, values: Mapping[str, AxisArray], meaning: Meaning) -> AxisArray:
+    return meaning.value(AxisTerm(n.kind, (), n.label), [values[a] for a in n.args])
 
 
 def disagreements(found: Classes, meaning: Meaning, near: float) -> list[str]:
@@ -132,7 +131,7 @@ def disagreements(found: Classes, meaning: Meaning, near: float) -> list[str]:
     out: list[str] = []
     for c, nodes in found.nodes.items():
         for n in nodes:
-            x, y = np.broadcast_arrays(values[c], value_of(n, values, meaning))
+            x, y = np.broadcast_arrays(*aligned(values[c], value_of(n, values, meaning))[0])
             if not (are_alike(x, y, near) if near else have_the_same_bits(x, y)):
                 out.append(f"{c} {n}")
     return out
@@ -177,7 +176,7 @@ def test_an_exact_rule_keeps_every_bit(rule: AlgebraRule, graph: EGraph) -> None
     rng, sizes = np.random.default_rng(0), dict(SIZES)
     for _ in range(32):
         leaves = [
-            rng.choice(np.array(SPECIAL, np.float32), Meaning(block, sizes, ()).shape(leaf.axes))
+            rng.choice(np.array(SPECIAL, np.float32), shape_of(leaf.axes, sizes))
             for leaf in block.leaves
         ]
         assert not disagreements(found, Meaning(block, sizes, leaves), 0.0)
@@ -327,7 +326,9 @@ def test_numerics_bound_the_rules() -> None:
 def here(graph: EGraph, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same answers without a process of their own, which takes a while to begin."""
 
-    def answered(blocks: Sequence[Block], each: Sequence[RuleSet]) -> list[list[Answer]]:
+    def answered(
+        blocks: Sequence[Block], each: Sequence[RuleSet], _seconds: float
+    ) -> list[list[Answer]]:
         return [[answer(graph, b, v) for b in blocks] for v in each]
 
     monkeypatch.setattr(equal, "answers", answered)

@@ -437,6 +437,7 @@ REFUSED = [
         "--kernel cannot be k99. Pass one of k00_product_panel",
     ),
     ("show {digits} --after fold --kernel k00", "cannot be k00 after fold. Pass a kernel after"),
+    ("show {digits} --why k00 --after plan", "--why cannot be together with --after"),
     ("run full/a.txt", "[run] full/a.txt cannot be used: it is no directory. Name a directory"),
     (
         "compile {digits} --isa sse",

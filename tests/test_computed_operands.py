@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import nvcc
 import pytest
-from device_cases import Case, compiled_kernels, lowered
+from device_cases import Case, compiled_kernels, every_variant_agrees, lowered
 from small_programs import agree, numbers
 from tiles import run_entry, traced
 
@@ -26,7 +26,7 @@ from lumigen.lower.devices import Device
 from lumigen.lower.partition import obligatory_cuts, regions
 from lumigen.targets.cpu.device import CPU
 from lumigen.targets.cuda.device import CUDA
-from lumigen.tile import Contract, PackColumns, TileProgram
+from lumigen.tile import Contract, PackColumns, StoreTile, TileKind, TileProgram
 
 ROWS = lg.Dim("rows", 1, 64, typical=8)
 MANY = lg.Dim("many", 1, 4096, typical=2048)
@@ -253,3 +253,51 @@ def test_the_compiler_takes_them(arch: str, tmp_path: Path) -> None:
     names = list(CASES)
     for kernel, said in compiled_kernels(CASES, names, "pipeline", arch, tmp_path):
         assert "0 bytes spill stores" in said, kernel
+
+
+@nvcc.needed
+@pytest.mark.parametrize("skeleton", ["simt", "roles"])
+def test_the_compiler_takes_weights_in_halves(skeleton: str, tmp_path: Path) -> None:
+    names = ["three_rows", "many_rows"]
+    for kernel, said in compiled_kernels(HALVES, names, skeleton, "90a", tmp_path):
+        assert "0 bytes spill stores" in said, kernel
+
+
+# ---- weights in blocks, of few rows and of many ----
+
+
+def halves(x: Any, q: Any, scale: Any) -> Any:
+    """Two numbers in a byte, of the first 16 of a block and of the others."""
+    each = lg.stack([q & 15, q >> 4], -2).to(f32) - 8
+    w = each * scale.to(f32)[..., None, None]
+    return F.linear(x.to(f32), w.reshape(q.shape[0], 32 * q.shape[1])).to(x.dtype)
+
+
+def in_halves(rows: Any, n: int, k: int, dtype: Any = bf16) -> dict[str, Any]:
+    scale = lg.spec(n, k // 32, dtype=f16)
+    q = lg.spec(n, k // 32, 16, dtype=u8)
+    return {"x": lg.spec(rows, k, dtype=dtype), "q": q, "scale": scale}
+
+
+HALVES: dict[str, Case] = {
+    "one_row": (halves, in_halves(1, 36, 96)),
+    "one_row_of_floats": (halves, in_halves(1, 6, 1056, f32)),
+    "three_rows": (halves, in_halves(3, 10, 64)),
+    "many_rows": (halves, in_halves(MANY, 24, 160)),
+}
+
+
+@pytest.mark.parametrize("name", ["one_row", "one_row_of_floats", "three_rows"])
+def test_rows_of_a_weight_are_several_at_a_time(name: str, rng: np.random.Generator) -> None:
+    (program,) = check(HALVES[name], CUDA, 1, rng)
+    stores = [s for s in program.statements() if isinstance(s, StoreTile)]
+    assert program.skeleton == "simt"
+    assert len(stores) == {"one_row": 4, "one_row_of_floats": 2, "three_rows": 6}[name]
+
+
+def test_warps_of_their_own_compute_columns(rng: np.random.Generator) -> None:
+    graph, model = lowered(HALVES["many_rows"], "sm_90a")
+    kinds = {k.program.tile.kind for k in model.kernels if k.program.tile}
+    assert kinds == {TileKind.PIPELINE, TileKind.MADE}
+    for rows in (5, 130):
+        every_variant_agrees(graph, model, {MANY: rows}, rng, f"{rows} rows")

@@ -47,7 +47,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"checks", "original", "quantise", "recall", "summary"}),
     frozenset({"identity"}),
     frozenset({"compile"}),
-    frozenset({"compilers", "forms", "page"}),
+    frozenset({"compilers", "forms", "page", "why"}),
     frozenset({"cli", "context"}),
     frozenset({"__init__", "__main__"}),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from itertools import product
 
 import numpy as np
@@ -10,9 +11,10 @@ import pytest
 from tiles import run_entry, traced
 
 import lumigen as lg
-from lumigen.dtype import DType, f32, f64
+from lumigen.dtype import DType, f32, f64, u8
 from lumigen.interp import evaluate
 from lumigen.intrinsics import INTRINSICS
+from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.region import Expr, Intrinsic, walk
 from lumigen.targets.cpu.device import CPU
@@ -63,5 +65,18 @@ def test_an_intrinsic_means_what_its_primitives_do(name: str, dtype: DType) -> N
     np.testing.assert_array_equal(run_entry(lowered, inputs, {})["out"], right)
 
 
+BITS = {"whole_quotient", "whole_remainder"}
+
+
+def test_bits_of_bytes_are_found_in_floats() -> None:
+    spec, q = lg.spec(256, dtype=u8), np.arange(256, dtype=np.uint8)
+    graph = traced(lambda q: {"out": (q & 15).to(f32) + (q >> 5).to(f32) * 16}, q=spec)
+    graph = reduce(lambda g, step: step(g), GRAPH_PASSES, graph)
+    lowered = assemble([("entry", graph)], CPU)
+    assert {e.name for e in values_of(lowered) if isinstance(e, Intrinsic)} == BITS
+    found = run_entry(lowered, {"q": q}, {})["out"]
+    np.testing.assert_array_equal(found, (q & 15) + (q >> 5) * np.float32(16))
+
+
 def test_each_intrinsic_is_said_by_some_case() -> None:
-    assert set().union(*(wanted for _, wanted in CASES.values())) == set(INTRINSICS)
+    assert set().union(BITS, *(wanted for _, wanted in CASES.values())) == set(INTRINSICS)

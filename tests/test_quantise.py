@@ -234,3 +234,23 @@ def test_blocks_of_a_file_stay_blocks(tmp_path: Path, name: str) -> None:
     expected = evaluate(tied().entries[0][1], inputs, {n: opened[n] for n in opened})
     for field, y in evaluate(found.traced.entries[0][1], inputs, read).items():
         np.testing.assert_allclose(y, expected[field], rtol=0, atol=1e-5 * np.abs(y).max())
+
+
+def test_products_of_a_normed_row(tmp_path: Path) -> None:
+    """The sum of squares, which all rows of a matrix in blocks need, is computed before them."""
+    opened = stored(tmp_path, "Q8_0")
+    up = nn.Linear(256, 24)
+    model = lg.Model("normed", {"up": up})
+
+    @model.entry(x=lg.spec(1, 256))
+    def forward(x: lg.Tensor) -> lg.Tensor:
+        return up(x * (x.square().mean(-1, keepdim=True) + 1e-5).rsqrt())
+
+    found = quantised(model.trace(), opened, None)
+    assert found.weights is not None
+    lowered = lower_model(found.traced, {}, target=parse_target("cpu")).lowered
+    x = np.random.default_rng(1).standard_normal((1, 256)).astype(np.float32)
+    weights = {w.name: found.weights[w.name] for w in found.traced.weights}
+    (y,) = run_entry(lowered, {"x": x}, weights).values()
+    expected = x / np.sqrt(np.square(x).mean() + 1e-5) @ opened["up.weight"].T + opened["up.bias"]
+    np.testing.assert_allclose(y, expected, rtol=0, atol=1e-5 * np.abs(expected).max())

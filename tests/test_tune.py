@@ -433,6 +433,14 @@ def test_what_is_remembered_and_says_nothing_is_left_out(kept: Path) -> None:
     assert measured.of_region("here", "a") == {FOUND.choice: (1.0, 2.0)}
 
 
+def test_the_oldest_measurements_are_forgotten(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measured, "MOST", 2)
+    for number in range(4):
+        choice = replace(FOUND.choice, first=number)
+        measured.keep("here", [MeasuredRow("a", choice, {ROOFLINE: 1.0}, (1.0,))])
+    assert [c.first for c in measured.of_region("here", "a")] == [2, 3]
+
+
 def test_a_database_that_is_in_use_or_out_of_reach_is_left(
     kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

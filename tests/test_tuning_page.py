@@ -13,11 +13,11 @@ from test_page import compiled
 from test_tune import FOUND
 
 from lumigen.page import tuning_page
-from lumigen.page.chart import Dot, chart
-from lumigen.page.tuning import as_text, steps_of
+from lumigen.page.chart import ChartDot, chart
+from lumigen.page.tuning import steps_of
 from lumigen.search.book import key_of
 from lumigen.search.choice import Choice, beginnings
-from lumigen.search.story import Attempt, RegionStory, Story
+from lumigen.search.story import Attempt, RegionStory, Story, as_text
 from lumigen.targets.cpu.device import CPU
 
 MADE = compiled()
@@ -68,7 +68,7 @@ def test_it_needs_nothing_else_and_is_the_same_twice() -> None:
 def test_a_curve_falls_where_something_was_better() -> None:
     (region, *_) = story().regions
     assert steps_of(region) == [(0.0, 2e-6), (2.0, 1.5e-6)]
-    drawn = chart(4.0, 2e-6, 1e-6, steps_of(region), [Dot(9.0, 1.0, is_quick=True, hint="")])
+    drawn = chart(4.0, 2e-6, 1e-6, steps_of(region), [ChartDot(9.0, 1.0, is_quick=True, hint="")])
     heights = [int(y) for y in re.findall(r"V(\d+)|M\d+ (\d+)", drawn.path)[0] if y]
     assert len(re.findall(r"V", drawn.path)) == 1
     assert int(re.findall(r"V(\d+)", drawn.path)[0]) > heights[0], "down"

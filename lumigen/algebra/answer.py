@@ -6,15 +6,15 @@ numbers, at extents of its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lumigen.algebra.egraph import Classes, EGraph, ENode
 from lumigen.algebra.extract import EqualProgram, Prices, as_it_is, extracted
-from lumigen.algebra.meaning import Array, Meaning
-from lumigen.algebra.rules import BY_NAME, AlgebraRule
+from lumigen.algebra.meaning import Array, AxisArray, Meaning, aligned, shape_of
+from lumigen.algebra.rules import BY_NAME, RULES
 from lumigen.algebra.terms import Block
 from lumigen.dtype import BY_NAME as DTYPES
 
@@ -55,13 +55,14 @@ def answer(graph: EGraph, block: Block, variant: RuleSet) -> Answer:
     none = Answer(None, (), plain.cost, found.size, found.is_saturated)
     if best is None or best.cost >= plain.cost * (1 - GAIN) or not agrees(block, best):
         return none
-    return replace(none, program=best, rules=needed(graph, block, best, rules))
+    return replace(none, program=best, rules=needed(graph, block, best, found.matched))
 
 
 def needed(
-    graph: EGraph, block: Block, program: EqualProgram, rules: Sequence[AlgebraRule]
+    graph: EGraph, block: Block, program: EqualProgram, matched: frozenset[str]
 ) -> tuple[str, ...]:
-    """Rules that the program is equal to the block by, of which none can be left out."""
+    """Rules that the program is equal to the block by, of which none can be left out, of those that have matched."""
+    rules = [r for r in RULES if r.name in matched]
     kept = list(rules)
     for r in rules:
         fewer = [other for other in kept if other is not r]
@@ -100,19 +101,18 @@ def random_leaves(
     block: Block, sizes: Mapping[str, int], rng: np.random.Generator, *, is_positive: bool = False
 ) -> list[Array]:
     """A value for each leaf: normal floats, or their magnitudes; integers that are 0 or 1; masks."""
-    shape = Meaning(block, sizes, ()).shape
     out: list[Array] = []
     for leaf in block.leaves:
-        dtype, of = DTYPES[leaf.dtype], shape(leaf.axes)
+        dtype, of = DTYPES[leaf.dtype], shape_of(leaf.axes, sizes)
         made = rng.standard_normal(of) if dtype.is_float else rng.integers(0, 2, of)
         made = np.abs(made) if is_positive else made
         out.append(made.astype(np.float64 if dtype.is_float else dtype.numpy))
     return out
 
 
-def are_near(a: Array, b: Array) -> bool:
-    """Near each other where finite, and alike elsewhere; shapes may differ by what is the same along an axis."""
-    x, y = np.broadcast_arrays(a, b)
+def are_near(a: AxisArray, b: AxisArray) -> bool:
+    """Near each other where finite, and alike elsewhere; one may vary with axes along which the other is the same."""
+    x, y = np.broadcast_arrays(*aligned(a, b)[0])
     if x.dtype.kind != "f":
         return bool(np.array_equal(x, y))
     finite = np.isfinite(x)

@@ -15,7 +15,7 @@ from lumigen.algebra.terms import REDUCED
 from lumigen.graph import Graph, Node
 from lumigen.ops import Op
 
-LONGEST = 160  # nodes of a block: what a block of a transformer has, and more; rules are quick up to there
+LONGEST = 80  # nodes of a block: half a block of a transformer has some fifty; the time grows with the square
 LEAST = 12  # nodes of a block that ends before: a norm and the product after it belong together
 
 

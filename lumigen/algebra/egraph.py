@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import product
 from typing import Any
@@ -63,7 +63,7 @@ class ENode:
 class Classes:
     """The e-graph of a block: of each class its nodes and what is known of it; the class of each root.
 
-    `is_saturated` is false where the rules had more to say.
+    `is_saturated` is false where the rules had more to say; `matched` are those that said anything.
     """
 
     nodes: Mapping[str, tuple[ENode, ...]]
@@ -72,6 +72,7 @@ class Classes:
     fixed: frozenset[str]
     roots: tuple[str, ...]
     is_saturated: bool
+    matched: frozenset[str] = frozenset()
 
     @property
     def size(self) -> int:
@@ -94,16 +95,19 @@ class EGraph:
         """The block with all that some of RULES make of it, as far as ROUNDS and MOST allow."""
         self._run("\n".join(["(push)", *_terms(block)]))
         each = " ".join(f"(run {r.name})" for r in rules)
-        is_saturated = not rules
+        is_saturated, matched = not rules, set[str]()
         for _ in range(ROUNDS if rules else 0):
             (report,) = self._run(f"(run-schedule (saturate (run facts)) {each})")
             is_saturated = not report.report.updated
+            counts: Mapping[str, int] = report.report.num_matches_per_rule
+            matched |= {name.partition("/")[0] for name, count in counts.items() if count}
             if is_saturated or _size(self._run("(print-size)")) > MOST:
                 break
         self._run("(run-schedule (saturate (run facts)))")
         found = json.loads(self.graph.serialize([]).to_json())
         self._run("(pop)")
-        return _classes(found, len(block.roots), is_saturated)
+        fired = frozenset(r.name for r in rules if r.name in matched)
+        return replace(_classes(found, len(block.roots), is_saturated), matched=fired)
 
 
 def _size(printed: Sequence[Any]) -> int:
@@ -153,9 +157,9 @@ def _rules(rules: Iterable[AlgebraRule]) -> Iterator[str]:
         for dtype in FLOATS if "-1" in r.put else [""]:
             typed = [f'(= (Type a) "{dtype}")'] if dtype else []
             made = _text(put).replace("-1", f'(Num "{dtype} {(-1.0).hex()}")')
-            for text in seen:
+            for i, text in enumerate(seen):
                 wanted = " ".join([*_first(conditions), f"(= e {text})", *conditions, *typed])
-                yield f"(rule ({wanted}) ((union e {made})) :ruleset {r.name})"
+                yield f'(rule ({wanted}) ((union e {made})) :ruleset {r.name} :name "{r.name}/{dtype}{i}")'
 
 
 def _first(conditions: Sequence[str]) -> list[str]:

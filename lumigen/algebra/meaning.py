@@ -7,6 +7,7 @@ whatever is true of every order is true of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from lumigen.dtype import BY_NAME
 from lumigen.ops import ROWS, Op
 
 Array = npt.NDArray[Any]
+Sizes = Mapping[str, int]
 STRIDE = 7919  # a prime: neighbours come from far apart
 
 MEANINGS = {
@@ -28,61 +30,95 @@ MEANINGS = {
 }
 
 
+def in_order(axes: Axes) -> tuple[str, ...]:
+    """The axes as the dimensions of a value."""
+    return tuple(sorted(axes, key=number_of))
+
+
+def shape_of(axes: Axes, sizes: Sizes) -> tuple[int, ...]:
+    """Of a value that varies with these axes."""
+    return tuple(sizes[a] for a in in_order(axes))
+
+
+@dataclass(frozen=True, eq=False)
+class AxisArray:
+    """A value and the axes that it varies with, its dimensions in order."""
+
+    axes: Axes
+    array: Array
+
+    def along(self, axes: Axes) -> Array:
+        """With a dimension for each of these axes, which has one point where it does not vary."""
+        at = tuple(slice(None) if a in self.axes else None for a in in_order(axes))
+        return self.array[at]
+
+    def whole(self, axes: Axes, sizes: Sizes) -> Array:
+        """At all points of these axes, with which it may vary."""
+        return np.broadcast_to(self.along(axes | self.axes), shape_of(axes | self.axes, sizes))
+
+
+def aligned(*values: AxisArray) -> tuple[list[Array], Axes]:
+    """Their arrays over all of their axes."""
+    axes = frozenset[str]().union(*(v.axes for v in values))
+    return [v.along(axes) for v in values], axes
+
+
 class Meaning:
-    """Values over all axes of a block: an axis that a value does not vary with has one point."""
+    """The values of terms, by what leaves are: arrays over their axes in order."""
 
-    def __init__(self, block: Block, sizes: Mapping[str, int], leaves: Sequence[Array]) -> None:
-        self.sizes, self.leaves, self.moves = sizes, leaves, block.moves
-        self.names = sorted(sizes, key=number_of)
-        self.place = {a: i for i, a in enumerate(self.names)}
+    def __init__(self, block: Block, sizes: Sizes, leaves: Sequence[Array]) -> None:
+        self.sizes, self.moves = sizes, block.moves
+        pairs = zip(block.leaves, leaves, strict=True)
+        self.leaves = [AxisArray(leaf.axes, a) for leaf, a in pairs]
+        floats = [a.dtype for a in leaves if a.dtype.kind == "f"]
+        self.exact = floats[0] if floats else np.dtype(np.float64)
 
-    def shape(self, axes: Axes) -> tuple[int, ...]:
-        """Of a value that varies with these axes."""
-        return tuple(self.sizes[a] if a in axes else 1 for a in self.names)
-
-    def values(self, terms: Sequence[AxisTerm]) -> list[Array]:
+    def values(self, terms: Sequence[AxisTerm]) -> list[AxisArray]:
         """Of all terms, operands first."""
-        out: list[Array] = []
-        with np.errstate(all="ignore"):
-            for t in terms:
-                out.append(self.value(t, [out[a] for a in t.args]))
+        out: list[AxisArray] = []
+        for t in terms:
+            out.append(self.value(t, [out[a] for a in t.args]))
         return out
 
-    def value(self, t: AxisTerm, args: Sequence[Array]) -> Array:
-        if t.kind is TermKind.LEAF:
-            return self.leaves[int(t.label)]
-        if t.kind is TermKind.NUM:
-            name, text = t.label.split(" ")
-            dtype = self._kind(BY_NAME[name].numpy)
-            number = float.fromhex(text) if BY_NAME[name].is_float else int(text)
-            return np.full((1,) * len(self.names), number, dtype)
-        if t.kind is TermKind.MOVE:
-            return self._moved(self.moves[int(t.label)], args[0], int(t.label))
-        if t.kind in {TermKind.SUM, TermKind.MAX}:
-            return self._reduced(t, args[0])
-        if t.kind is TermKind.MAP:
-            name, _, dtype = t.label.partition(" ")
-            if dtype:
-                return np.asarray(args[0]).astype(self._kind(BY_NAME[dtype].numpy))
-            return np.asarray(ROWS[Op(name)].meaning(args[0]))
-        return np.asarray(ROWS[MEANINGS[t.kind]].meaning(*args))
+    def value(self, t: AxisTerm, args: Sequence[AxisArray]) -> AxisArray:
+        """Of a term, by the values of its operands."""
+        with np.errstate(all="ignore"):
+            if t.kind is TermKind.LEAF:
+                return self.leaves[int(t.label)]
+            if t.kind is TermKind.NUM:
+                name, text = t.label.split(" ")
+                number = float.fromhex(text) if BY_NAME[name].is_float else int(text)
+                return AxisArray(frozenset(), np.asarray(number, self._kind(name)))
+            if t.kind is TermKind.MOVE:
+                return self._moved(self.moves[int(t.label)], args[0], int(t.label))
+            if t.kind in {TermKind.SUM, TermKind.MAX}:
+                return self._reduced(t, args[0])
+            arrays, axes = aligned(*args)
+            if t.kind is TermKind.MAP:
+                name, _, dtype = t.label.partition(" ")
+                made = arrays[0].astype(self._kind(dtype)) if dtype else _op(Op(name), arrays)
+                return AxisArray(axes, made)
+            return AxisArray(axes, _op(MEANINGS[t.kind], arrays))
 
-    def _kind(self, dtype: Any) -> Any:
+    def _kind(self, dtype: str) -> Any:
         """Floats are those of the leaves, so that an audit chooses how exact they are."""
-        floats = [a.dtype for a in self.leaves if a.dtype.kind == "f"]
-        return floats[0] if floats and np.dtype(dtype).kind not in "iub" else np.dtype(dtype)
+        return self.exact if BY_NAME[dtype].is_float else np.dtype(BY_NAME[dtype].numpy)
 
-    def _reduced(self, t: AxisTerm, a: Array) -> Array:
+    def _reduced(self, t: AxisTerm, a: AxisArray) -> AxisArray:
         """An axis that the operand does not vary with has all its points."""
-        over = tuple(self.place[name] for name in t.axes)
-        shape = [self.sizes[self.names[i]] if i in over else n for i, n in enumerate(a.shape)]
-        whole = np.broadcast_to(a, shape)
-        return np.asarray(
-            (np.sum if t.kind is TermKind.SUM else np.max)(whole, over, keepdims=True)
-        )
+        axes = a.axes | t.axes
+        over = tuple(i for i, name in enumerate(in_order(axes)) if name in t.axes)
+        reduce = np.sum if t.kind is TermKind.SUM else np.max
+        return AxisArray(axes - t.axes, np.asarray(reduce(a.whole(axes, self.sizes), over)))
 
-    def _moved(self, move: Move, a: Array, number: int) -> Array:
-        whole = np.broadcast_to(a, self.shape(frozenset(move.takes))).reshape(-1)
-        shape = self.shape(frozenset(move.gives))
-        at = (np.arange(int(np.prod(shape))) * STRIDE + number) % whole.size
-        return whole[at].reshape(shape)
+    def _moved(self, move: Move, a: AxisArray, number: int) -> AxisArray:
+        """The operand may vary with fewer axes than the move takes, and with no others."""
+        gives = frozenset(move.gives)
+        flat = a.whole(frozenset(move.takes), self.sizes).reshape(-1)
+        shape = shape_of(gives, self.sizes)
+        at = (np.arange(int(np.prod(shape))) * STRIDE + number) % flat.size
+        return AxisArray(gives, flat[at].reshape(shape))
+
+
+def _op(op: Op, args: Sequence[Array]) -> Array:
+    return np.asarray(ROWS[op].meaning(*args))

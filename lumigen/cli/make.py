@@ -10,6 +10,7 @@ import click
 
 from lumigen.algebra.egraph import is_here
 from lumigen.algebra.numerics import Numerics
+from lumigen.algebra.variants import bounded
 from lumigen.cli import start
 from lumigen.cli.checkpoint import say_of_checkpoint
 from lumigen.cli.onnx_model import say_explained
@@ -40,6 +41,7 @@ from lumigen.search.equal import LACKING, described, proposed
 from lumigen.summary import Summary
 from lumigen.target import parse_target
 from lumigen.target_row import Target
+from lumigen.why import why
 
 MAX_UNUSED = 8
 
@@ -355,6 +357,12 @@ def to_paste(s: Summary) -> tuple[tuple[str, str], ...]:
 @click.option(
     "--html", metavar="FILE", help="Write a page with every form of every kernel; opens anywhere."
 )
+@click.option(
+    "--why",
+    "why_kernel",
+    metavar="KERNEL",
+    help="Say why a kernel is what it is: what it was not fused with, what else it could be.",
+)
 @quiet_option
 @json_option
 def show(
@@ -369,11 +377,15 @@ def show(
     kernel: str | None,
     algebra: bool,
     html: str | None,
+    why_kernel: str | None,
     quiet: bool,
     as_json: bool,
 ) -> None:
     """Print a stage of the compilation as text, or write all of them as a page."""
     row = parse_target(target)
+    if why_kernel is not None and (after or kernel or html or algebra):
+        value = "together with --after, --kernel, --html or --algebra"
+        raise BadArgument(op="show", name="--why", value=value, expected="it alone")
     if html is not None and (after or kernel):
         value = "together with --after or --kernel"
         expected = "it alone: the page has every stage of every kernel"
@@ -391,7 +403,10 @@ def show(
             said = {"model": model.name, "html": html, "kernels": len(compilation.model.kernels)}
             result_json(said) if as_json else result(f"{html}: {said['kernels']} kernels")
             return
-        if algebra:
+        if why_kernel is not None:
+            form, kernel = "why", why_kernel
+            text = why(traced, why_kernel, row, BY_NAME[dtype], stages)
+        elif algebra:
             form, text = "algebra", _rules_of(traced, row, BY_NAME[dtype])
         else:
             text = text_after(traced, form, kernel, target, BY_NAME[dtype], stages)
@@ -405,4 +420,6 @@ def show(
 
 def _rules_of(traced: Traced, target: Target, dtype: DType) -> str:
     """The programs that the algebra finds, or why there are none."""
-    return described(proposed(traced, target, dtype, Numerics)) if is_here() else LACKING
+    return (
+        described(proposed(traced, target, dtype, bounded(Numerics.FAST))) if is_here() else LACKING
+    )

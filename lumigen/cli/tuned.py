@@ -23,6 +23,7 @@ from lumigen.errors import BadArgument
 from lumigen.files import whole_file
 from lumigen.page import tuning_page, write_page
 from lumigen.progress import Stages
+from lumigen.quantise import quantised
 from lumigen.search.asked import asked_for
 from lumigen.search.book import text_of
 from lumigen.search.export import exported
@@ -99,11 +100,12 @@ def tune(
         with progress(quiet=quiet) as listener:
             stages = Stages(listener)
             with stages.stage("trace"):
-                model, _, way, _ = load(model_file, settings, weights, dims, trust=trust)
-                traced = model.trace()
+                model, opened, way, _ = load(model_file, settings, weights, dims, trust=trust)
+                traced = quantised(model.trace(), opened, None).traced
             options = {"target": row.text, **asked.options}
+            equal, left = asked.program(traced, row, BY_NAME[dtype], stages)
             made = lower_model(
-                traced, options, stages, row, dtype=BY_NAME[dtype], schedules=asked.book
+                equal.traced, options, stages, row, dtype=BY_NAME[dtype], schedules=left.book
             )
         for note in filter(None, (way, *stages.said)):
             say(f"note: {note}")

@@ -9,6 +9,7 @@ from lumigen.condition import Cmp
 from lumigen.dtype import boolean, f32, f64, i32, i64
 from lumigen.emit import cxx
 from lumigen.emit.arithmetic import arithmetic, negated, unrounded, widened
+from lumigen.emit.dots import added, find_dot, is_of_bytes
 from lumigen.emit.lines import Lines, Uses
 from lumigen.emit.packets import Packets
 from lumigen.emit.places import NARROW, WIDE, is_small
@@ -306,11 +307,16 @@ class Renderer:
 
     def vector(self, e: Expr) -> Text:
         """The value over lanes, as a Vec; one that does not vary is spread over all lanes."""
+        if self.packets is not None and self.lanes is not None:
+            e = self.packets.aligned(e, self.lanes)
         if self.lanes is None or self.lanes not in free_axes(e):
             return Text(f"splat({self.scalar(e).code})")
         if isinstance(e, Local):
             return Text(self.use(e.name), WORD)
         if isinstance(e, Choose) and self._is_shared(e):
+            if is_of_bytes(e):
+                sides = f"{self.vector(e.then).code}, {self.vector(e.otherwise).code}"
+                return Text(f"select({self.scalar(e.condition).code}, {sides})")
             # the same in all lanes: the other side is not evaluated, whatever it reads
             sides = " : ".join(self.vector(x).within(SUM) for x in (e.then, e.otherwise))
             return Text(f"{self.scalar(e.condition).within(SUM)} ? {sides}", LOOSE)
@@ -356,9 +362,10 @@ class Renderer:
             where = self.pointer(e.source, phases.base)
             places = f"{self.index(phases.start)}, {self.index(phases.between)}"
             return Text(f"load_phases<{phases.count}>({where}, {places}, {self.use('lanes')})")
-        where = self.pointer(e.source, at)
         if factor == 1:
+            where = self.pointer(e.source, self.first_of(at))
             return Text(f"load{kind}({where}, {self.moved(e.source, at)})")
+        where = self.pointer(e.source, at)
         return Text(f"load_strided{kind}({where}, {self.index(factor)}, {self.use('lanes')})")
 
     def _guarded(self, e: Expr) -> Text | None:
@@ -384,6 +391,12 @@ class Renderer:
         inside = f"{self.index(begin)}, {last}, {fill}, {self.use('lanes')}"
         return Text(f"load_between({where}, {inside})")
 
+    def first_of(self, at: Ix) -> Ix:
+        """The place of the first of neighbours."""
+        if self.packets is None or self.lanes is None:
+            return at
+        return self.packets.start_of(at, self.lanes)
+
     def moved(self, b: Buffer, at: Ix) -> str:
         """The lanes of neighbours at `at`, as a load or a store of them takes these."""
         assert self.lanes is not None
@@ -401,6 +414,8 @@ class Renderer:
         if e.op is Op.CONTIGUOUS:
             value = self.vector(e.args[0])
             return Text(f"round_{e.dtype}({value.code})") if is_half(e.dtype) else value
+        if self.packets is not None and (sum_ := added(e))[0] is not e:
+            return Text(f"whole_sum({self.vector(sum_[0]).code}, {literal(sum_[1], f32)})")
         if e.op in (Op.ADD, Op.MUL):
             return arithmetic(e, self.vector, may_fuse=True)
         if e.op is Op.EXP2 and self.flushes:
@@ -414,6 +429,17 @@ class Renderer:
         if e.op is Op.MOD:
             return Text(f"mod({args[0].code}, {args[1].code})")
         raise LoweringFailed(step="emit", what=f"no vector form of {e.op.value}")
+
+    def dot(self, e: Expr) -> str | None:
+        """What lanes of a product of small integers add up to; None of another value."""
+        if self.packets is None or self.lanes is None:
+            return None
+        found = find_dot(self.packets.aligned(e, self.lanes), self.lanes)
+        if found is None:
+            return None
+        rest = f"zero_tail({self.vector(found.rest).code}, {self.use('lanes')}, 0.0f)"
+        text = f"dot({rest}, {self.vector(found.integers).code}, {literal(found.more, f32)})"
+        return f"{text} * {self.scalar(found.scale).within(TIGHT)}" if found.scale else text
 
     def _intrinsic(self, e: Intrinsic) -> Text:
         args = (self.mask(a) if a.dtype is boolean else self.vector(a).code for a in e.args)

@@ -3,6 +3,9 @@
 A vector of neighbours begins at a multiple of the lanes if each term of its place is one: by its factor, or by what
 the dims make of it when the kernel runs. So a kernel asks once whether all its buffers and dims are so, and its loops
 have code for either answer; a vector that may begin anywhere moves element by element in both.
+
+Loops over lanes begin their vectors at multiples of the width. So a quotient of the lane by a multiple of it, as the
+number of a block with a scale of its own, is one for a vector, and a remainder goes up by one from lane to lane.
 """
 
 from __future__ import annotations
@@ -11,8 +14,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from lumigen.condition import Cmp
-from lumigen.index import Atom, Axis, Ix, Lookup, in_units, ix, of_atom, product
-from lumigen.region import Buffer
+from lumigen.index import (
+    Atom,
+    Axis,
+    Ix,
+    Lookup,
+    Quotient,
+    Remainder,
+    in_units,
+    ix,
+    of_atom,
+    product,
+)
+from lumigen.region import Buffer, Expr, free_axes, rebuild
 
 
 @dataclass
@@ -21,14 +35,74 @@ class Packets:
 
     width: int
     starts: dict[Axis, Ix] = field(default_factory=dict[Axis, Ix])  # of the loops over lanes
+    whole: set[Axis] = field(default_factory=set[Axis])  # lanes of which no vector is empty
     buffers: dict[Buffer, None] = field(default_factory=dict[Buffer, None])
     multiples: dict[Ix, None] = field(
         default_factory=dict[Ix, None]
     )  # of the width, if dims are so
+    known: dict[tuple[Expr, Axis], Expr] = field(default_factory=dict[tuple[Expr, Axis], Expr])
+
+    def aligned(self, e: Expr, lanes: Axis) -> Expr:
+        """The value with the first lane of its vector where lanes are divided by what vectors divide."""
+        if lanes not in self.whole or self.starts[lanes] % self.width != 0:
+            return e
+        found = self.known.get((e, lanes))
+        if found is None:
+            found = self.known[e, lanes] = self._aligned(e, lanes)
+        return found
+
+    def _aligned(self, e: Expr, lanes: Axis) -> Expr:
+        def visit(x: Expr) -> Expr:
+            return (
+                rebuild(x, visit, lambda i: self._divided(i, lanes)) if lanes in free_axes(x) else x
+            )
+
+        return visit(e)
+
+    def _divided(self, i: Ix, lanes: Axis) -> Ix:
+        """The index with the quotients and remainders of its atoms those of the first lane."""
+        first, vector = self.first(lanes), Axis(f"{lanes.name}_vector", lanes.extent)
+        to: dict[Atom, Ix] = {}
+        for a in (a for monomial, _ in i.terms for a in monomial):
+            if not isinstance(a, Quotient | Remainder) or lanes not in a.numerator.axes:
+                continue
+            inner, size = self._divided(a.numerator, lanes), a.denominator
+            start = inner.substitute({lanes: ix(first)}).substitute(
+                {first: ix(vector) * self.width}
+            )
+            is_one_on = inner.coefficient(lanes) == 1 and size.is_const and size % self.width == 0
+            is_quotient = isinstance(a, Quotient)
+            if is_one_on and start % self.width == 0:
+                divided = start // size if is_quotient else start % size
+                more = ix(0) if is_quotient else lanes - ix(first)
+                to[a] = divided.substitute({vector: ix(first) // self.width}) + more
+            else:
+                to[a] = inner // size if is_quotient else inner % size
+        return i.substitute(to)
+
+    def first(self, lanes: Axis) -> Axis:
+        """The first lane of a vector, which has the name of the lanes: a text that names these says where it begins."""
+        return Axis(lanes.name, lanes.extent + self.width)
+
+    def start_of(self, at: Ix, lanes: Axis) -> Ix:
+        """The place of the first of neighbours."""
+        first, vector = self.first(lanes), Axis(f"{lanes.name}_vector", lanes.extent)
+        if first not in at.axes:
+            return at
+        at = at.substitute({lanes: ix(first)})
+        of_vector = at.substitute({first: ix(vector) * self.width})
+        factor = of_vector.coefficient(vector)
+        if factor is None or factor % self.width != 0:
+            return at
+        return of_vector - factor * vector + factor // self.width * first
 
     def take(self, source: Buffer, at: Ix, lanes: Axis) -> bool:
         """Whether vectors over `lanes` of the elements at `at`, which are neighbours, may be packets."""
-        multiples = self._multiples(at - ix(lanes) + self.starts.get(lanes, ix(0)))
+        first = self.first(lanes)
+        at = at.substitute({lanes: ix(first)}) if first in at.axes else at - ix(lanes)
+        vector = Axis(f"{lanes.name}_vector", lanes.extent)
+        at = at.substitute({first: ix(vector) * self.width})
+        multiples = self._multiples(at + self.starts.get(lanes, ix(0)))
         if multiples is None:
             return False
         self.buffers.setdefault(source)

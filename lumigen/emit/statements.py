@@ -21,7 +21,7 @@ from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, Ix, ix
 from lumigen.lower.scope import address
 from lumigen.ops import Op
-from lumigen.region import Expr, Monoid, Read, index, prim
+from lumigen.region import Expr, Local, Monoid, Prim, Read, index, prim
 from lumigen.tile import (
     Accumulate,
     Accumulator,
@@ -58,6 +58,10 @@ class Dialect:
     packs: bool  # loops over lanes are told whether vectors are packets
     warp: int  # threads that exchange directly
     together: int  # elements that a thread may have on their way from memory
+    fused: bool = False  # a sum over lanes takes a product in with one step
+    sums: int = (
+        0  # lanes of which a thread has a sum of its own for each; of more it has fewer; 0: of any
+    )
 
 
 class Statements:
@@ -84,6 +88,8 @@ class Statements:
         dealt = [s for s in program.statements() if isinstance(s, Accumulator) and s.dealt]
         self.totals = {s.name for s in dealt if s.lanes is None}  # of the threads of a team
         self.of_teams = {s.name for s in dealt if s.lanes is not None}
+        sums = (s for s in program.statements() if isinstance(s, Accumulator))
+        self.summed = {s.name for s in sums if s.monoid is Monoid.SUM}
         self.dealt = 0  # loops around the statement whose points threads share
 
     def body(self) -> list[Lines]:
@@ -128,15 +134,14 @@ class Statements:
                 const = "const " if isinstance(s, Let) else ""
                 return r.lines(f"{const}{kind}{s.name.name} = {_value(s.value, s.lanes, r)};")
             case Accumulator():
-                start = _start(s, r)
-                return r.lines(f"{_type(s.name.dtype, s.lanes)} {s.name.name} = {start};")
+                return r.lines(self._accumulator(s, r))
             case Hold():
                 vector = f"PackedVec<{WIDENED[s.element]}>" if s.element in WIDENED else "Vec"
                 return r.lines(f"{vector} {s.name.name}_parts[{s.parts}];")
             case Keep():
                 return r.lines(self._keep(s, r))
             case Accumulate():
-                return r.lines(self._accumulate(s, r))
+                return r.lines(*self._accumulate(s, r))
             case Finish():
                 return r.lines(self._finish(s, r))
             case For():
@@ -152,6 +157,16 @@ class Statements:
                 return r.lines(self._store_where(s, r))
             case _:
                 return self._matrix(s, r)
+
+    def narrow(self, name: Local) -> bool:
+        """Whether a thread sums in fewer lanes than it has: many sums of all would fill its registers."""
+        narrow = self.dialect.sums and self.program.width > self.dialect.sums
+        return bool(narrow) and name in self.finished - self.of_teams and name in self.summed
+
+    def _accumulator(self, s: Accumulator, r: Renderer) -> str:
+        if self.narrow(s.name):
+            return f"Sums {s.name.name} = {{}};"
+        return f"{_type(s.name.dtype, s.lanes)} {s.name.name} = {_start(s, r)};"
 
     def _finish(self, s: Finish, r: Renderer) -> str:
         how = "add" if s.monoid is Monoid.SUM else "max"
@@ -231,11 +246,23 @@ class Statements:
         head = f"select_row<{way}, {s.held}, {self.place}>({kept}, {count}, {key}, {put}"
         return r.lines(head, stores.indented(), "});")
 
-    def _accumulate(self, s: Accumulate, r: Renderer) -> str:
+    def _accumulate(self, s: Accumulate, r: Renderer) -> list[str]:
+        """A line, or one for each product of a sum: multiplied and added in one step, and none waits for another."""
+        terms = _terms(s.value)
+        fused = self.dialect.fused and s.lanes is not None and s.into in self.finished
+        if not fused or s.monoid is not Monoid.SUM or not all(map(_is_product, terms)):
+            return [self._accumulated(s, r)]
+        name, lanes = r.use(s.into.name), r.use("lanes")
+        factors = ([r.vector(x).code for x in t.args] for t in terms if isinstance(t, Prim))
+        return [f"{name} = add_product({name}, {a}, {b}, {lanes});" for a, b in factors]
+
+    def _accumulated(self, s: Accumulate, r: Renderer) -> str:
         name = r.use(s.into.name)
         if s.lanes is None:
             value = r.scalar(s.value)
             return f"{name} = {_combine(s.monoid, name, value, s.into.dtype, r.wraps)};"
+        if self.narrow(s.into) and (dotted := r.dot(s.value)) is not None:
+            return f"{name} = {name} + {dotted};"
         value = r.vector(s.value)
         if s.into in self.finished - self.of_teams:
             lanes = r.use("lanes")
@@ -273,6 +300,8 @@ class Statements:
         axis, over = s.axis.name, r.index(s.hi - s.lo)
         if self.packets is not None:
             self.packets.starts[s.axis] = s.lo
+            if _every(s) == "for_lanes":
+                self.packets.whole.add(s.axis)
             over = f"{r.use('packed')}, {over}"
         elif self.dialect.packs:
             over = f"std::false_type{{}}, {over}"
@@ -358,6 +387,19 @@ class Statements:
         store = f"store_strided{suffix(s.dst.dtype)}"
         value, lanes = r.vector(s.value).code, r.use("lanes")
         return f"{store}({where}, {r.index(factor)}, {value}, {lanes});"
+
+
+def _terms(e: Expr) -> list[Expr]:
+    """What a sum adds up."""
+    is_sum = isinstance(e, Prim) and e.op is Op.ADD
+    return [t for x in e.args for t in _terms(x)] if is_sum else [e]
+
+
+def _is_product(e: Expr) -> bool:
+    """Whether vectors multiply; a quotient is none."""
+    if not isinstance(e, Prim) or e.op is not Op.MUL or e.dtype is not f32:
+        return False
+    return not any((isinstance(x, Prim) and x.op is Op.RECIP) or x.dtype.is_bool for x in e.args)
 
 
 def _start(s: Accumulator, r: Renderer) -> str:

@@ -39,6 +39,7 @@ from lumigen.tile import (
     Accumulate,
     Accumulator,
     Advance,
+    Ahead,
     Bind,
     Contract,
     Fill,
@@ -151,8 +152,8 @@ class _Task:
 
     def statement(self, s: Stmt) -> None:
         match s:
-            case Hold():
-                pass  # a name until something is kept under it
+            case Hold() | Ahead():
+                pass  # a name until something is kept under it; what is read is there
             case Bind():
                 self.axes[s.axis] = self.ix(s.value)
             case Let() | Keep() | ScanCarry() | Advance():

@@ -26,6 +26,7 @@ from lumigen.lower.join import join_regions
 from lumigen.lower.join_grids import join_grids
 from lumigen.lower.layout import PackedWeights, choose_layouts
 from lumigen.lower.loops import loops_of, step_of
+from lumigen.lower.made import brought
 from lumigen.lower.operand_names import (
     kernel_name,
     kernel_words,
@@ -33,7 +34,7 @@ from lumigen.lower.operand_names import (
     named_slots,
     operand_names,
 )
-from lumigen.lower.partition import partition
+from lumigen.lower.partition import Inlines, partition
 from lumigen.lower.parts import Part, take_parts
 from lumigen.lower.periodic import periodic
 from lumigen.lower.pieces_in_place import place_pieces
@@ -174,13 +175,14 @@ def assemble(
     architectures: tuple[str, ...] = (),
     pick: Pick = heuristic,
     made: Graph | None = None,
+    inlines: Inlines | None = None,
 ) -> LoweredModel:
     """Lower every entry of a model; temporaries of f32 are stored as `dtype`.
 
     Each of `architectures` may have kernels of its own, with a guard. `pick` says which candidate a region runs as.
     `made` computes weights of the entries from the others, by their names.
     """
-    return CutUp.of(entries, device, dtype, architectures, made).lowered(pick)
+    return CutUp.of(entries, device, dtype, architectures, made, inlines).lowered(pick)
 
 
 @dataclass(frozen=True)
@@ -198,10 +200,11 @@ class CutUp:
         dtype: DType,
         architectures: tuple[str, ...],
         made: Graph | None = None,
+        inlines: Inlines | None = None,
     ) -> CutUp:
-        """The regions of all entries, and of what weights are `made` by."""
+        """The regions of all entries, and of what weights are `made` by; `inlines` as `partition` has it."""
         names = frozenset(name for name, _ in made.outputs) if made else frozenset[str]()
-        model = _Model(device, dtype, architectures, made=names)
+        model = _Model(device, dtype, architectures, made=names, inlines=inlines)
         cut = tuple((name, graph, model.prepare(graph)) for name, graph in entries)
         return CutUp(model, cut, (made, model.prepare(made)) if made else None)
 
@@ -295,6 +298,7 @@ class _Model:
     )
     counters: int = 0
     made: frozenset[str] = frozenset()  # the weights that are in no file
+    inlines: Inlines | None = None
     skeletons: Skeletons = field(init=False)
     beside: Callable[[Region], bool] = field(init=False)
 
@@ -311,7 +315,7 @@ class _Model:
 
     def prepare(self, graph: Graph) -> _Prepared:
         """The regions of an entry; operands of kernels are called after those of all entries."""
-        regions = partition(graph, self.skeletons)
+        regions = partition(graph, self.skeletons, self.inlines)
         regions = retype_temporaries(regions, self.dtype)
         layouts = choose_layouts(regions, self.device.machine.runs)
         self.permuted |= layouts.packed
@@ -457,7 +461,7 @@ class _Model:
     ) -> tuple[InputArg | OutputArg, ...] | None:
         """The caller's tensors that must begin at 16 bytes; None where a part of a weight does not."""
         out: dict[InputArg | OutputArg, None] = {}
-        for b in (actual[t.source] for t in program.maps):
+        for b in dict.fromkeys(actual[b] for b in brought(program)):
             held = self.whole(b)
             if b.role is Role.INPUT:
                 out.setdefault(InputArg(held.name))

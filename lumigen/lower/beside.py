@@ -93,6 +93,7 @@ def find_loops_beside(
         if sizes.builder not in ("simt", "transposed"):
             return None  # blocks that do not share rows
         each.append((plan, sizes))
+    each = _of_as_few_threads(each, machine)
     alike = {
         (
             sizes.builder,
@@ -103,6 +104,17 @@ def find_loops_beside(
         for plan, sizes in each
     }
     return tuple(each) if len(alike) == 1 else None
+
+
+def _of_as_few_threads(
+    each: list[tuple[KernelPlan, Schedule]], machine: Gpu
+) -> list[tuple[KernelPlan, Schedule]]:
+    """The loops with the blocks of the one that has the smallest, where teams are parts of a warp."""
+    teams = [team_of(plan, sizes, machine) for plan, sizes in each if sizes.builder == "simt"]
+    if len(teams) < len(each) or max(teams) > machine.teams.warp:
+        return each
+    least = min(sizes["threads"] for _, sizes in each)
+    return [(plan, sizes.at("threads", least)) for plan, sizes in each]
 
 
 def _are_apart(region: Region) -> bool:

@@ -165,6 +165,18 @@ def is_product_of_one_row(
     return held and (b < a or a < b)
 
 
+def multiplies_weights(value: Expr) -> bool:
+    """Whether it holds a product with a matrix that is made of weights alone, as they are or computed."""
+    for r in reductions_beside(value):
+        factors = _factors(r)
+        for matrix in factors if len(factors) == 2 else ():
+            read_in = [e.source for e in walk([matrix]) if isinstance(e, Read)]
+            of_weights = bool(read_in) and all(b.role is Role.WEIGHT for b in read_in)
+            if of_weights and free_axes(matrix) & set(r.axes) and free_axes(matrix) - set(r.axes):
+                return True
+    return False
+
+
 def is_scored(value: Expr) -> bool:
     """Whether it is made of products that a fold may be around, of one row perhaps, and of no weight.
 

@@ -85,6 +85,9 @@ class CutGraph:
     number: dict[Node, int] = field(init=False)
     users: dict[Node, list[Node]] = field(init=False)
     cut: set[Node] = field(default_factory=set[Node])
+    wanted_by: dict[Node, Callable[..., object]] = field(
+        default_factory=dict[Node, Callable[..., object]]
+    )  # the first rule that cut a node
     memo: dict[Node, tuple[tuple[Axis, ...], Expr]] = field(
         default_factory=dict[Node, tuple[tuple[Axis, ...], Expr]]
     )
@@ -124,12 +127,14 @@ class CutGraph:
             if is_whole(e) and e.node not in self.places and not wider:
                 self.places[e.node] = place
 
-    def materialise(self, nodes: Iterable[Node]) -> None:
-        """Cut at these nodes, and forget the expressions that inlined them."""
+    def materialise(self, nodes: Iterable[Node], rule: Callable[..., object] | None = None) -> None:
+        """Cut at these nodes, as a rule wants it, and forget the expressions that inlined them."""
         stack = list(nodes)
         if stack:
             self.folds.clear()
         self.cut.update(stack)
+        if rule is not None:
+            self.wanted_by = {**dict.fromkeys(stack, rule), **self.wanted_by}
         stale: set[Node] = set()
         while stack:
             n = stack.pop()

@@ -122,23 +122,25 @@ class Factored:
 def factored(
     body: Expr, axes: tuple[Axis, ...], least: int, bounded: frozenset[Axis] = frozenset()
 ) -> Factored | None:
-    """The value over factors of the axes but for `bounded`, of which the inner ones have `least` points or more.
+    """The value over factors of the axes but for `bounded`; the innermost of an axis have `least` points or more.
 
     None where there are shorter ones, or where reads would divide what is left. Nothing is divided by where none does.
     """
-    places = {a: ix(a) for a in axes}
+    places, innermost = {a: ix(a) for a in axes}, dict[Axis, Axis]()
     while sizes := list(_divisors(body, axes, bounded)):
         axis, size = max(sizes, key=lambda found: found[1].const)
-        if size.const < least:
-            return None
         outer = Axis(f"{axis.name}_outer", axis.extent // size)
         inner = Axis(f"{axis.name}_inner", size)
         both = {axis: ix(outer) * size + inner}
         body = substitute(body, both)
         places = {a: i.substitute(both) for a, i in places.items()}
         axes = tuple(x for a in axes for x in ((outer, inner) if a == axis else (a,)))
-    divided = len(axes) > len(places) and any(_parted(body, axes))
-    return None if divided else Factored(axes, body, places)
+        innermost = {first: inner if a == axis else a for first, a in innermost.items()}
+        if axis in places:
+            innermost[axis] = inner
+    short = any(a.extent.const < least for a in innermost.values())
+    divided = bool(innermost) and any(_parted(body, axes))
+    return None if short or divided else Factored(axes, body, places)
 
 
 def asked_for(body: Expr, axes: Iterable[Axis], most: int) -> tuple[Axis, ...]:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.contract import find_products
+from lumigen.lower.contractions import multiplies_weights
 from lumigen.lower.join import Asked, Whole, as_one, join_by
 from lumigen.region import Buffer, Region, Role
 
@@ -83,4 +84,6 @@ def _rows(region: Region) -> frozenset[Buffer]:
 
 
 def _is_product(region: Region) -> bool:
-    return find_products(region.stores[-1], one_row=True, statistics=True) is not None
+    store = region.stores[-1]
+    found = find_products(store, one_row=True, statistics=True)
+    return found is not None or multiplies_weights(store.value)

@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterable, Iterator
 from functools import partial, reduce
 
-from lumigen.dtype import boolean, f32
+from lumigen.dtype import bf16, boolean, f16, f32
 from lumigen.lower.algebra import is_not_nan
-from lumigen.lower.whole import in_floats
+from lumigen.lower.whole import in_floats, whole_remainder
 from lumigen.memo import remembered
 from lumigen.ops import Op
 from lumigen.region import (
@@ -34,6 +34,8 @@ from lumigen.region import (
     rebuild,
 )
 
+DIGITS = {f16: 1 << 11, bf16: 1 << 8}  # up to which they have each integer
+
 
 @remembered
 def named(e: Expr) -> Expr:
@@ -49,6 +51,8 @@ def named(e: Expr) -> Expr:
         return _chosen(e)
     if isinstance(e, Prim) and e.op is Op.CONTIGUOUS and e.dtype is f32:
         return _from_integer(e)
+    if (remainder := whole_remainder(e)) is not None:
+        return remainder
     denied = _denied(e)
     return _magnitude(e) or e if denied is None else _denial(denied)
 
@@ -148,8 +152,13 @@ def _may_be_nan(e: Expr) -> bool:
 def _from_integer(e: Prim) -> Expr:
     """A float of a small integer that is computed from others: computed as a float from the start."""
     (x,) = e.args
+    most = DIGITS.get(x.dtype, 0)
+    if most and isinstance(x, Prim) and x.op is Op.CONTIGUOUS:
+        (x,) = x.args  # which floats of 16 bits have as it is, if it is small
     found = in_floats(x) if isinstance(x, Index | Prim | Choose) and x.dtype.is_int else None
-    return e if found is None else found.value
+    if found is None or (most and max(-found.lo, found.hi) > most):
+        return e
+    return found.value
 
 
 def _chosen(e: Choose) -> Expr:

@@ -8,13 +8,14 @@ same, as long as it has what `obligatory_cuts` asks for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 
 from lumigen.graph import Graph, Node
 from lumigen.index import Ix, ix
+from lumigen.lower.canonical import canonical
 from lumigen.lower.cut_graph import CutGraph
 from lumigen.lower.cuts import CUTS
 from lumigen.lower.places import At, Looped, Place, is_whole, loop_of, read_step
@@ -24,15 +25,50 @@ from lumigen.ops import Op
 from lumigen.region import Buffer, Expr, Region, Role
 from lumigen.view import identity
 
+Inlines = Callable[
+    [Region], bool
+]  # of the canonical region that computes a value which the heuristic stores
 
-def partition(graph: Graph, skeletons: Skeletons) -> tuple[Region, ...]:
-    """The regions of a graph by the heuristic's cuts."""
-    return regions(graph, default_cuts(graph, skeletons))
+
+def partition(
+    graph: Graph, skeletons: Skeletons, inlines: Inlines | None = None
+) -> tuple[Region, ...]:
+    """The regions of a graph by the heuristic's cuts, less those whose values are computed where they are read."""
+    cuts = default_cuts(graph, skeletons)
+    if inlines is None:
+        return regions(graph, cuts)
+    return regions(graph, cuts - {n for n, region in removable(graph, cuts) if inlines(region)})
+
+
+def removable(graph: Graph, cuts: frozenset[Node]) -> Iterator[tuple[Node, Region]]:
+    """The cuts that are there for speed alone, each with the canonical region that computes it.
+
+    Not those in bodies of loops, nor what the model shows.
+    """
+    g = CutGraph(graph)
+    g.materialise(n for n in g.order if n in cuts)
+    kept = obligatory_cuts(graph)
+    for n in (n for n in g.order if n in cuts - kept and n not in g.loops):
+        if n.op is not Op.NATIVE and g.place(n).buffer.role is Role.TEMP:
+            yield n, canonical(g.region(n)).region
 
 
 def default_cuts(graph: Graph, skeletons: Skeletons) -> frozenset[Node]:
     """The values that the rules store, those in the bodies of loops too."""
     return _cuts_of(CutGraph(graph), skeletons)
+
+
+def rules_of_cuts(graph: Graph, skeletons: Skeletons) -> Mapping[str, Callable[..., object]]:
+    """For each buffer that the heuristic's cuts have, by name: the rule of `cuts` that wanted it first."""
+    return _rules_of(CutGraph(graph), skeletons)
+
+
+def _rules_of(g: CutGraph, skeletons: Skeletons) -> dict[str, Callable[..., object]]:
+    cut_up(g, skeletons)
+    found = {g.place(n).buffer.name: rule for n, rule in g.wanted_by.items()}
+    for body, _ in _bodies(g):
+        found |= _rules_of(body, skeletons)
+    return found
 
 
 def obligatory_cuts(graph: Graph) -> frozenset[Node]:
@@ -65,13 +101,15 @@ def _regions_of(g: CutGraph, cuts: frozenset[Node]) -> tuple[Region, ...]:
 def cut_up(g: CutGraph, skeletons: Skeletons) -> None:
     """Apply the rules until none of them cuts: a factor no longer expands once what it holds is stored."""
     for rule in CUTS.first:
-        g.materialise(rule(g))
+        g.materialise(rule(g), rule)
     while True:
         _settle(g, skeletons)
-        found = next((cut for rule in CUTS.last if (cut := list(rule(g, skeletons)))), None)
+        asked = ((rule, list(rule(g, skeletons))) for rule in CUTS.last)
+        found = next(((rule, cut) for rule, cut in asked if cut), None)
         if found is None:
             return
-        g.materialise(found)
+        rule, cut = found
+        g.materialise(cut, rule)
 
 
 def _settle(g: CutGraph, skeletons: Skeletons) -> None:
@@ -81,9 +119,9 @@ def _settle(g: CutGraph, skeletons: Skeletons) -> None:
         done = len(g.cut)
         for n in g.order:
             for rule in CUTS.at_nodes:
-                g.materialise(rule(g, skeletons, n))
+                g.materialise(rule(g, skeletons, n), rule)
         for rule in CUTS.of_regions:
-            g.materialise(rule(g, skeletons))
+            g.materialise(rule(g, skeletons), rule)
     g.memo.clear()
 
 

@@ -40,6 +40,7 @@ from lumigen.lower.schedule_plan import (
     schedule_of_teams,
     schedule_of_tiles,
     schedule_of_windows,
+    streams_past,
 )
 from lumigen.lower.split import Split, is_little, split
 from lumigen.lower.split_fold import split_fold
@@ -243,6 +244,8 @@ def candidates_of_blocks(
         parts = tuple(sizes for _, sizes in loops)
         yield Candidate(plan, (Schedule("side_by_side", (), parts=parts),))
     products = None if others else find_products(store)
+    if products is not None and len(products.each) == 1 and streams_past(products.each[0], machine):
+        products = None
     if products is not None and (len(products.each) == 1 or flat_pair(products)):
         (ordered,), meaning = along_memory((products,), region)
         plan = RegionPlan(region, (ordered.plan(meaning, machine, alone=True),))

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lumigen.dtype import f32
+from lumigen.dtype import bf16, f32
 from lumigen.index import Ix, extent_of
 from lumigen.lower.across import across_of
 from lumigen.lower.block_fold import schedule_of_rows
 from lumigen.lower.cascade import Cascade
 from lumigen.lower.contract import Columns, Contraction, Products, find_products, is_paired
 from lumigen.lower.contractions import is_cheap, is_plain, is_unpacked
-from lumigen.lower.pipeline import are_counted, multiplied_in
+from lumigen.lower.made import MadeColumns
+from lumigen.lower.pipeline import Flat, are_counted, multiplied_in
 from lumigen.lower.radix import GROUPING, blocks_of
+from lumigen.lower.roles import find_made
 from lumigen.lower.row_fold import RowFold
 from lumigen.lower.scope import kernel_reductions
 from lumigen.lower.side_by_side import grids_of
@@ -29,6 +31,7 @@ from lumigen.lower.stream import SITES as STREAM_SITES
 from lumigen.lower.streamable import Streamable
 from lumigen.lower.strips import schedule_of_strips
 from lumigen.lower.tile_time import fastest, of_pair
+from lumigen.lower.together import are_together
 from lumigen.lower.transposed import schedule_of_transposed
 from lumigen.lower.turns import has_corrections
 from lumigen.lower.widths import width_of
@@ -66,8 +69,9 @@ def _of_loops(plan: KernelPlan, machine: Processor) -> Schedule:
     """Of vector loops; those of a map may be in many stretches."""
     sizes = schedule("simt", machine.tiles.loops)
     if (loops := Loops.of(plan)).read_in_common:
-        held = machine.tiles.held
-        return sizes.at("held", held if loops.row.extent.estimate() >= held else 1)
+        held = max(1, min(machine.tiles.held, loops.row.extent.estimate()))
+        sizes = sizes.at("visits", sizes["visits"] * held)
+        return sizes.at("held", held).at("ahead", machine.tiles.ahead)
     folds = any(loop.carries for loop in plan.loops())
     return sizes if folds else sizes.at("stretches", machine.tiles.stretches)
 
@@ -148,8 +152,9 @@ def unpacks_in_tiles(found: Products, machine: Processor) -> bool:
 def schedule_of_tiles(found: Products, machine: Processor) -> Schedule:
     """Of products whose columns each task packs: so many at a time that they stay in the second cache."""
     if unpacks_in_tiles(found, machine):
-        sizes = schedule("panel", {**machine.tiles.unpacked, "streamed": 0}, PANELS)
-        return sizes.placed("b", "tile")
+        tiles, rows = machine.tiles, extent_of(found.each[0].m_axes).estimate()
+        given = tiles.unpacked_for_few if rows <= tiles.unpacked_for_few["rows"] else tiles.unpacked
+        return schedule("panel", {**given, "streamed": 0}, PANELS).placed("b", "tile")
     near = schedule_of_panels(found, machine)
     return near.placed("b", "tile").at("chunk", machine.tiles.least_columns)
 
@@ -194,6 +199,8 @@ def blocks_compute(region: Region, machine: Gpu) -> bool:
     one, *others = found.each if found is not None else (None,)
     if one is None or others or not are_counted(one.m_axes, one.n_axes, one.reduce.axes):
         return False
+    if streams_past(one, machine) or find_made(one) is not None:
+        return True
     computed = [e for e in (one.rows, one.columns) if not is_plain(e)]
     if not computed or not all(is_cheap(e, machine.storing) for e in computed):
         return False
@@ -202,6 +209,14 @@ def blocks_compute(region: Region, machine: Gpu) -> bool:
     return (is_plain(one.rows) or columns <= tile["columns"]) and (
         is_plain(one.columns) or rows <= tile["rows"]
     )
+
+
+def streams_past(one: Contraction, machine: Gpu) -> bool:
+    """Whether loops over rows of the columns, which compute them, take few rows of a product along (`together`)."""
+    rows, flat = extent_of(one.m_axes), Flat.of(one)
+    few = rows.is_const and rows.const <= machine.teams.together and not one.grid
+    is_one = machine.teams.together > 1 and few
+    return is_one and MadeColumns.of(flat.columns, flat.n, flat.k, bf16) is not None
 
 
 def _main(plan: KernelPlan) -> object:
@@ -245,7 +260,7 @@ def schedule_of_teams(plan: KernelPlan, machine: Gpu) -> Schedule:
     sizes = {
         "threads": teams.threads,
         "width": width_of(plan.region, teams),
-        "hold": int(not joined),
+        "hold": int(not joined and not are_together(plan.stores)),
     }
     in_turns = any(has_corrections(loop) for loop in plan.loops())
     team = 0 if joined or in_turns else across_of(plan.region, machine).team
@@ -254,7 +269,8 @@ def schedule_of_teams(plan: KernelPlan, machine: Gpu) -> Schedule:
     sizes |= {"vectors": teams.vectors, "repeated": teams.repeated}
     if in_turns:
         sizes |= {"turn": _turn(plan, teams)}
-    whole = schedule("simt", sizes | {"blocks": teams.joined_blocks * joined})
+    most = teams.blocks_together if are_together(plan.stores) else teams.joined_blocks * joined
+    whole = schedule("simt", sizes | {"blocks": most})
     return whole if joined else spread(plan, whole, machine)
 
 

@@ -65,7 +65,7 @@ def grids_of(plan: KernelPlan) -> tuple[KernelPlan, ...]:
     for grid in grids:
         stores = KernelPlan(plan.region, (grid,)).stores
         out.append(KernelPlan(Region(stores, plan.region.lines), (*folds, grid)))
-    stored = [s.dst for one in out for s in one.stores]
+    stored = [b for one in out for b in {s.dst for s in one.stores}]
     waits = (a.dst in one.region.reads() for one in out for a in _stores_of_others(one, out))
     if len(set(stored)) < len(stored) or any(waits):
         raise NotRealised("grids side by side that do not all depend on other launches alone")

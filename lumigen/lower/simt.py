@@ -22,11 +22,11 @@ from math import prod
 
 from lumigen.condition import Cmp
 from lumigen.dtype import computed, f32
-from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, minimum
+from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, is_nonnegative, ix, minimum
 from lumigen.lower.built import Built, check
 from lumigen.lower.hold import hold_rows
 from lumigen.lower.runs import terms_of, visited
-from lumigen.lower.scope import Names, Scope, kernel_reductions, lanes_fit, moved
+from lumigen.lower.scope import Names, Scope, address, kernel_reductions, lanes_fit, moved
 from lumigen.lower.stretches import Stretch, stretches
 from lumigen.lower.turns import fold_in_turns, has_corrections
 from lumigen.lower.widths import moved_of
@@ -47,10 +47,10 @@ from lumigen.region import (
     walk,
 )
 from lumigen.schedule import Schedule
-from lumigen.tile import For, StoreTile, TileProgram, WhenLast
+from lumigen.tile import Ahead, For, Stmt, StoreTile, TileProgram, WhenLast
 
 SITES = ("visits", "lanes", "stretches")
-SITES_OF_ROWS = (*SITES, "held")
+SITES_OF_ROWS = (*SITES, "held", "ahead")
 SITES_OF_TEAMS = ("threads", "width", "vectors", "repeated", "hold", "blocks")
 SITES_OF_TURNS = ("turn",)
 
@@ -139,30 +139,40 @@ class Loops:
         """Whether folds of neighbouring rows read what is the same for these, as products with one row do."""
         if self.lane is not None or self.after or self.where or not self.of_rows or not self.rows:
             return False
-        plain = all(_is_plain(fold) for fold in self.of_rows)
-        tiles = [c.tile for fold in self.of_rows for c in fold.carries]
+        last, tiles = self.rows[-1], [c.tile for fold in self.of_rows for c in fold.carries]
         reads = [free_axes(e) for e in walk(tiles) if isinstance(e, Read)]
-        last, folded = self.rows[-1], {a for fold in self.of_rows for a in fold.axes}
+        folded = {a for fold in self.of_rows for a in fold.axes}
         whole = all(a.extent == 1 for a in self.rows[:-1])
-        return plain and whole and any(last not in axes and axes & folded for axes in reads)
+        plain = whole and all(_is_plain(fold) for fold in self.of_rows)
+        plain = plain and not any(map(has_corrections, self.once))
+        along = all(_asked(fold, [{}], {last: ix(last)}) for fold in self.of_rows)
+        return plain and along and any(last not in axes and axes & folded for axes in reads)
 
-    def run_held(self, top: Scope, span: Spans, held: int) -> tuple[For, ...]:
+    def run_held(self, top: Scope, span: Spans, sizes: Schedule, line: int) -> tuple[For, ...]:
         """So many rows in one loop, whose accumulators do not wait for each other; then those that are left."""
-        rows, last = self.row, self.rows[-1]
-        lo, hi = span.rows
-        places = [{last: ix(last) + number} for number in range(held)]
-        scope = inside(top, rows, self.rows)
+        *ones, last = self.rows
+        (lo, hi), held = span.rows, sizes["held"]
+        for fold in self.once:
+            _fold(top, fold, turn=0)
+        group = Axis("group", self.row.extent // held)
+        first = {**dict.fromkeys(ones, ix(0)), last: ix(group) * held}
+        places = [{**first, last: first[last] + number} for number in range(held)]
+        scope = top.inner([group])
         for fold in self.of_rows:
             scope.fold(_beside(fold, places))
         for place in places:
-            stores = tuple(_moved_store(s, place) for s in self.stores)
-            fill(scope, stores, None, ())
-        whole = rows.extent % held == 0
-        end = hi if whole else lo + (hi - lo) // held * held
-        main = For(rows, lo, end, False, tuple(scope.stmts), step=held)
-        if whole:
+            fill(scope, tuple(_moved_store(s, place) for s in self.stores), None, ())
+        body = tuple(scope.stmts)
+        if sizes["ahead"]:
+            later = {group: ix(group) + sizes["ahead"]}
+            body = _asking(
+                body, [a for fold in self.of_rows for a in _asked(fold, places, later)], line
+            )
+        main = For(group, lo // held, hi // held, False, body)
+        if self.row.extent % held == 0:
             return (main,)
-        return main, self.run(top, replace(span, rows=(end, hi)), shared=False, cuts=1)
+        rest = replace(span, rows=(hi // held * held, hi))
+        return main, replace(self, once=()).run(top, rest, shared=False, cuts=1)
 
     def run(self, top: Scope, span: Spans, *, shared: bool, cuts: int, turn: int = 0) -> For:
         """All of these rows, lanes and points after the folds; threads may have a `shared` task.
@@ -214,7 +224,8 @@ class Loops:
 
 def _is_plain(fold: Loop) -> bool:
     """Whether nothing but its own sums is in it, and all of these differ from row to row."""
-    plain = not fold.body and all(c.correct is None and c.product is None for c in fold.carries)
+    plain = fold.kind == "lanes" and not fold.body
+    plain = plain and all(c.correct is None and c.product is None for c in fold.carries)
     return plain and all(isinstance(c.value, Reduce) for c in fold.carries)
 
 
@@ -230,6 +241,38 @@ def _beside(fold: Loop, places: Sequence[Mapping[Axis, Ix]]) -> Loop:
         results += [(r, map_expr(e, shift)) for r, e in there.results]
         carries += there.carries
     return replace(fold, carries=tuple(carries), results=tuple(results))
+
+
+def _asked(
+    fold: Loop, places: Sequence[Mapping[Axis, Ix]], later: Mapping[Axis, Ix]
+) -> list[tuple[Axis, Ahead]]:
+    """What each of these places reads in vectors, and does not share with the others, as it will be later."""
+    lane, found = fold.axes[-1], dict[Ahead, None]()
+    for e in walk(c.tile for c in fold.carries):
+        if isinstance(e, Read) and address(e.source, e.at).coefficient(lane) == 1:
+            each = [address(e.source, e.at).substitute(p) for p in places]
+            own = (at for at in each if at != at.substitute(later) or later.keys() <= at.axes)
+            found.update(dict.fromkeys(Ahead(e.source, at.substitute(later)) for at in own))
+    return [(lane, a) for a in found]
+
+
+def _asking(
+    body: Sequence[Stmt], asked: Sequence[tuple[Axis, Ahead]], line: int
+) -> tuple[Stmt, ...]:
+    """Loops over lanes that ask for it; ahead of the loop where all of its lanes read one line of so many bytes."""
+    out: list[Stmt] = []
+    for s in body:
+        if not isinstance(s, For):
+            out.append(s)
+            continue
+        inside = _asking(s.body, asked, line)
+        for lane, a in asked if s.lanes else ():
+            if lane == s.axis and is_nonnegative(line - lane.extent * a.source.dtype.itemsize):
+                out.append(replace(a, at=a.at.substitute({lane: ix(0)})))
+            elif lane == s.axis:
+                inside = (*inside, a)
+        out.append(replace(s, body=inside))
+    return tuple(out)
 
 
 def _moved_store(s: Store, place: Mapping[Axis, Ix]) -> Store:
@@ -332,8 +375,8 @@ def _program(plan: KernelPlan, sizes: Schedule, machine: Machine) -> TileProgram
     )
     cuts = sizes.get("stretches", 1)
     turn = sizes.get("turn", 0) * team * sizes.get("width", 0)
-    if (held := sizes.get("held", 1)) > 1:
-        top.stmts += loops.run_held(top, span, held)
+    if sizes.get("held", 0):
+        top.stmts += loops.run_held(top, span, sizes, machine.division.line)
     else:
         top.stmts.append(loops.run(top, span, shared=threads > 1, cuts=cuts, turn=turn))
     buffers, dims = plan.region.buffers(), dims_of(plan.region)

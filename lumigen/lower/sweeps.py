@@ -16,6 +16,7 @@ from lumigen.dtype import computed, f32
 from lumigen.index import Axis, Ix, Lookup, ix
 from lumigen.lower.runs import vary, visited
 from lumigen.lower.scope import address, kernel_reductions, lanes_fit
+from lumigen.lower.together import rows_together
 from lumigen.lower.window import windowed
 from lumigen.machine import Machine, Teams, Vectors
 from lumigen.plan import Carry, KernelPlan, Loop, Step
@@ -38,7 +39,7 @@ from lumigen.region import (
 
 def plan_sweeps(region: Region, machine: Machine) -> KernelPlan:
     """The plan of a region; where a machine has teams, the threads of a block share rows."""
-    merged, vectors = merge_axes(region.stores), machine.vectors
+    merged, vectors = rows_together(merge_axes(region.stores), machine.teams), machine.vectors
     stores, where = _changed(merged, vectors)
     store, lane = stores[-1], lane_axis(stores[-1], vectors)
     kind = lane_kind(stores, lane, team=machine.teams is not None)

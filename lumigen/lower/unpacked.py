@@ -12,7 +12,7 @@ from __future__ import annotations
 from itertools import product
 from math import prod
 
-from lumigen.index import ix
+from lumigen.index import Axis, ix
 from lumigen.lower.contract import Columns, Points
 from lumigen.lower.factors import Factored, asked_for, factored
 from lumigen.lower.scope import Scope, lanes_fit
@@ -30,7 +30,17 @@ def factors_of(b: Columns, vectors: Vectors) -> Factored | None:
         return None
     lane = found.axes[-1]
     along = found.places[b.k].coefficient(lane) == 1
-    return found if along and lanes_fit([found.body], lane) else None
+    return _with_names(found) if along and lanes_fit([found.body], lane) else None
+
+
+def _with_names(parts: Factored) -> Factored:
+    """The same factors: blocks, parts of these in one another, and what is inside of the last of them."""
+    _, *others, _ = parts.axes
+    names = ["block", *(f"part{i or ''}" for i in range(len(others))), "inside"]
+    axes = tuple(Axis(name, a.extent) for name, a in zip(names, parts.axes, strict=True))
+    to = dict(zip(parts.axes, map(ix, axes), strict=True))
+    places = {a: i.substitute(to) for a, i in parts.places.items()}
+    return Factored(axes, substitute(parts.body, to), places)
 
 
 def unit_of(parts: Factored | None) -> int:

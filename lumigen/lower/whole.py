@@ -2,8 +2,11 @@
 
 Bits of packed numbers are remainders and quotients of small integers, and f32 holds each integer up to 2^24:
 
-    f32(q % 16)                      x - 16*floor(x/16) of x = f32(q)
-    f32(u8(floor((x + 0.5)/16)))     floor((x + 0.5)/16)
+    f32(q % 16)                      whole_remainder(x, 16) of x = f32(q)
+    f32(u8(floor((x + 0.5)/16)))     whole_quotient(x, 16)
+    x % 16                           whole_remainder(x, 16)
+
+Targets have words for these two, as bits of several bytes at a time may be found at once.
 
 Promises the same value wherever it gives one: bounds show that each step is exact and that no integer wraps around.
 """
@@ -154,18 +157,32 @@ def _whole_quotient(e: Expr) -> Floats | None:
 
 def _quotient(a: Floats, size: float) -> Floats | None:
     """By a power of two, by which f32 divides exactly."""
+    if size == 1:
+        return a
     if size < 1 or math.frexp(size)[0] != 0.5 or not a.is_whole:
         return None
-    exact = prim(Op.MUL, (a.value, const(1 / size, f32)), f32)
-    return Floats(intrinsic("floor", (exact,), f32), a.lo // size, a.hi // size)
+    value = intrinsic("whole_quotient", (a.value, const(size, f32)), f32)
+    return Floats(value, a.lo // size, a.hi // size)
 
 
 def _remainder(a: Floats, size: float) -> Floats | None:
-    whole = _quotient(a, size)
-    if whole is None:
+    if a.is_whole and a.lo >= 0 and a.hi < size:
+        return a
+    if _quotient(a, size) is None:
         return None
-    below = prim(Op.MUL, (whole.value, const(-size, f32)), f32)
-    return Floats(prim(Op.ADD, (a.value, below), f32), 0, size - 1)
+    return Floats(intrinsic("whole_remainder", (a.value, const(size, f32)), f32), 0, size - 1)
+
+
+@remembered
+def whole_remainder(e: Expr) -> Expr | None:
+    """x - size*floor(x/size) of a float x % size, if x is a small integer and vectors divide exactly by the size."""
+    if not isinstance(e, Prim) or e.op is not Op.MOD or e.dtype is not f32:
+        return None
+    x, size = e.args
+    if not isinstance(size, Const) or size.value < 2 or (span := _span(x)) is None:
+        return None
+    found = _remainder(span, size.value)
+    return found and found.value
 
 
 @remembered
@@ -174,6 +191,10 @@ def _span(e: Expr) -> Floats | None:
     if isinstance(e, Const):
         is_whole = math.isfinite(e.value) and e.value == int(e.value)
         return Floats(e, e.value, e.value, is_whole) if math.isfinite(e.value) else None
+    if isinstance(e, Intrinsic) and e.name in ("whole_quotient", "whole_remainder"):
+        inner, size = _span(e.args[0]), e.args[1]
+        divides = _quotient if e.name == "whole_quotient" else _remainder
+        return divides(inner, size.value) if inner and isinstance(size, Const) else None
     if isinstance(e, Intrinsic) and e.name == "floor":
         if (whole := _whole_quotient(e.args[0])) is not None:
             return whole
@@ -187,6 +208,8 @@ def _span(e: Expr) -> Floats | None:
     if e.op is Op.CONTIGUOUS:
         found = in_floats(e.args[0]) if e.args[0].dtype.is_int else None
         return found and Floats(e, found.lo, found.hi)
+    if e.op is Op.MOD and (found := whole_remainder(e)) is not None:
+        return _span(found)
     if e.op not in (Op.ADD, Op.MUL):
         return None
     a, b = map(_span, e.args)

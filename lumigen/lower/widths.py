@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import gcd
 
+from lumigen.dtype import i8, u8
 from lumigen.lower.scope import address, kernel_reductions
 from lumigen.machine import Teams
 from lumigen.region import Read, Region, walk
@@ -26,9 +27,16 @@ def moved_of(region: Region, teams: Teams) -> int:
 
 
 def _narrowest(region: Region) -> int:
+    """Bytes of the narrowest float, or of the narrowest number that a fold makes a float of."""
     stored = (s.dst for s in region.stores)
-    floats = (b.dtype for b in (*region.reads(), *stored) if b.dtype.is_float)
-    return min((d.itemsize for d in floats), default=4)
+    folds = kernel_reductions(s.value for s in region.stores)
+    folded = {
+        e.source
+        for e in walk(r.body for r in folds)
+        if isinstance(e, Read) and e.source.dtype in (i8, u8)
+    }
+    found = (b.dtype for b in (*region.reads(), *stored) if b.dtype.is_float or b in folded)
+    return min((d.itemsize for d in found), default=4)
 
 
 def _apart(region: Region) -> Iterator[int]:

@@ -18,7 +18,7 @@ TICKS = 5
 
 
 @dataclass(frozen=True)
-class Dot:
+class ChartDot:
     """A candidate, measured so many seconds after the beginning; None: it was lost."""
 
     at: float
@@ -32,7 +32,7 @@ def chart(
     before: float,
     least: float | None,
     steps: Sequence[tuple[float, float]],
-    dots: Iterable[Dot] = (),
+    dots: Iterable[ChartDot] = (),
 ) -> ChartContext:
     """Over `end` seconds: `steps` are (when, the best from then on), the first of them at the beginning."""
     shown = [*dots]
@@ -76,7 +76,7 @@ def chart(
     )
 
 
-def _kind(d: Dot, *, is_better: bool) -> str:
+def _kind(d: ChartDot, *, is_better: bool) -> str:
     if d.seconds is None:
         return "lost"
     if d.is_quick:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from lumigen.compile import Compilation
 from lumigen.emit.environment import render
 from lumigen.page.build import forms_of
-from lumigen.page.chart import Dot, chart
+from lumigen.page.chart import ChartDot, chart
 from lumigen.page.contexts import (
     AttemptContext,
     BarsContext,
@@ -18,10 +18,8 @@ from lumigen.page.contexts import (
 )
 from lumigen.printer.amount import duration
 from lumigen.resources import lumigen_version, templates_dir
-from lumigen.schedule import Schedule
 from lumigen.search.book import key_of
-from lumigen.search.choice import Choice
-from lumigen.search.story import Attempt, RegionStory, Story
+from lumigen.search.story import Attempt, RegionStory, Story, as_text
 
 BAR = 180  # pixels of the longest region's time
 ROWS = 60  # of the fastest candidates of a region
@@ -88,7 +86,7 @@ def steps_of(region: RegionStory) -> list[tuple[float, float]]:
 def _region(r: RegionStory, story: Story, compilation: Compilation, longest: float) -> RegionPage:
     before = r.before or 1e-9
     dots = [
-        Dot(a.at, a.seconds or None, a.is_quick, f"{_time(a.seconds)}  {as_text(a.choice)}")
+        ChartDot(a.at, a.seconds or None, a.is_quick, f"{_time(a.seconds)}  {as_text(a.choice)}")
         for a in r.attempts
     ]
     return RegionPage(
@@ -148,16 +146,3 @@ def _forms(r: RegionStory, compilation: Compilation) -> tuple[FormContext, ...]:
         for k, source in own
         for f in forms_of(k, source, compilation.model)
     )
-
-
-def as_text(choice: Choice) -> str:
-    """A choice in a line: which candidate and plan, each kernel's builder with its sizes."""
-    plans = "".join(f", plan {number} near kernel {kernel}" for kernel, number in choice.plans)
-    sizes = "; ".join(map(_sizes, (*choice.schedules, *choice.special)))
-    return f"candidate {choice.first}{plans}: {sizes}"
-
-
-def _sizes(s: Schedule) -> str:
-    own = [f"{site} {size}" for site, size in s.tile] + [f"{o} in {w}" for o, w in s.place]
-    parts = [f"[{_sizes(p)}]" for p in s.parts]
-    return " ".join((s.builder, *own, *parts))

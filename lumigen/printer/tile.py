@@ -28,6 +28,7 @@ from lumigen.tile import (
     Accumulate,
     Accumulator,
     Advance,
+    Ahead,
     Bind,
     Contract,
     Fill,
@@ -176,6 +177,8 @@ def _statement(s: Stmt) -> str:
         case StoreTile():
             where = f" where {' and '.join(map(str, s.where))}" if s.where else ""
             return f"{s.dst}{_at(s.at)}{_lanes(s.lanes)} = {show_expr(s.value)}{where}"
+        case Ahead():
+            return f"ask for {_place(s.source, s.at)}"
         case _:
             return _matrix(s)
 

@@ -19,7 +19,9 @@ from lumigen.passes import Entries
 from lumigen.progress import Stages
 from lumigen.search.book import NOTHING, Book, Found, book_of
 from lumigen.search.equal import LACKING, Equal, chosen, proposed
+from lumigen.search.fusing import fused
 from lumigen.search.lanes import measuring_of, refusal
+from lumigen.search.shipped import shipped
 from lumigen.search.tune import News, Terms, tune
 from lumigen.target_row import Target
 
@@ -85,15 +87,19 @@ class Asked:
         """The file's choices, or those that a search finds."""
         seconds, measuring = self.seconds, measuring_of(target)
         if seconds is None or measuring is None:
-            return replace(self.given, algebra=self.algebra)
+            given = self.given if self.given.found else shipped(target)
+            return replace(given, algebra=self.algebra)
 
         def tell(news: News) -> None:
             at.step("tune", int(news.seconds), int(seconds), as_text(news))
 
         with at.stage("tune"):
             terms = Terms(seconds, os.cpu_count() or 1, self.seed, self.cold, self.workers)
-            terms = replace(terms, spent=self.spent)
-            found = tune(entries, target, measuring, dtype, terms, tell)
+            begun = monotonic()
+            inlined = fused(entries, target, measuring, dtype, terms)
+            terms = replace(terms, spent=self.spent + monotonic() - begun)
+            inlines = Book({}, inlined=inlined).inlines if inlined else None
+            found = tune(entries, target, measuring, dtype, terms, tell, inlines)
         for note in found.notes:
             at.say(note)
         if found.faster:
@@ -107,7 +113,9 @@ class Asked:
                 f"the search was too short for {', '.join(found.unreached)}: these run as without one, "
                 "and are searched next time"
             )
-        return replace(found.book, story=found.story, algebra=self.algebra)
+        if inlined:
+            at.say(f"values that are computed where they are read, by the search: {len(inlined)}")
+        return replace(found.book, story=found.story, algebra=self.algebra, inlined=inlined)
 
 
 def _fired(rule: str, blocks: int) -> str:

@@ -17,6 +17,7 @@ from lumigen.errors import BadArgument
 from lumigen.index import Dim
 from lumigen.lower.devices import Device
 from lumigen.lower.plan_region import Candidate
+from lumigen.printer.plan import show as show_plan
 from lumigen.printer.region import show
 from lumigen.region import Region
 from lumigen.schedule import Schedule
@@ -34,23 +35,36 @@ class Found:
     choice: Choice
     seconds: float
     before: float
+    plan: str = ""  # `plan_key` of what it stood for; empty where nobody has said
 
 
 @dataclass(frozen=True)
 class Book:
     """What regions run as, by `key_of`; others run as the heuristic says. `story` is of the search that found it.
 
-    `algebra` says by which numerics the model was rewritten before; empty: it was not.
+    `shipped` ones came with lumigen: they are asked after the others, and are no part of its text.
+
+    `algebra` says by which numerics the model was rewritten before; empty: it was not. `inlined` are the keys of
+    regions whose results are computed where they are read, though the heuristic stores them.
     """
 
     found: Mapping[str, Found]
     story: Story | None = field(default=None, compare=False, repr=False)
+    shipped: Mapping[str, Found] = field(default_factory=dict[str, Found])
     algebra: str = ""
+    inlined: tuple[str, ...] = ()
+
+    def inlines(self, canonical: Region) -> bool:
+        """Whether a value is computed where it is read, by the canonical region that would store it."""
+        return key_of(canonical) in self.inlined
 
     def pick(self, device: Device, canonical: Region, named: Region) -> Candidate | None:
         """The candidate that a region runs as; None where the book has none that is legal."""
-        found = self.found.get(key_of(canonical))
-        return None if found is None else candidate_of(found.choice, named, device)
+        key = key_of(canonical)
+        found = self.found.get(key, self.shipped.get(key))
+        if found is None or not _is_still(found, canonical, device):
+            return None
+        return candidate_of(found.choice, named, device)
 
     def matches(self, regions: Iterable[Region | None]) -> bool:
         """Whether it says anything of one of these canonical regions."""
@@ -59,7 +73,7 @@ class Book:
     @property
     def is_empty(self) -> bool:
         """Whether a model compiles as without it."""
-        return not self.found and not self.algebra
+        return not self.found and not self.algebra and not self.inlined
 
     @property
     def digest(self) -> str:
@@ -68,6 +82,20 @@ class Book:
 
 
 NOTHING = Book({})
+
+
+def plan_key(found: Candidate) -> str:
+    """What tells the plan of a candidate from all others: a number in a space may be another plan's later."""
+    texts = [show_plan(kernel) for kernel in found.plan.kernels]
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
+
+
+def _is_still(found: Found, canonical: Region, device: Device) -> bool:
+    """Whether a choice stands for the plan that it stood for when it was measured."""
+    if not found.plan:
+        return True
+    candidate = candidate_of(found.choice, canonical, device)
+    return candidate is not None and plan_key(candidate) == found.plan
 
 
 def key_of(region: Region) -> str:
@@ -84,7 +112,8 @@ def text_of(book: Book) -> str:
     ]
     body = ",\n".join(rows)
     algebra = f'  "algebra": {json.dumps(book.algebra)},\n' if book.algebra else ""
-    return f'{{\n  "format": {FORMAT},\n{algebra}  "regions": {{\n{body}\n  }}\n}}\n'
+    inlined = f'  "inlined": {json.dumps(book.inlined)},\n' if book.inlined else ""
+    return f'{{\n  "format": {FORMAT},\n{algebra}{inlined}  "regions": {{\n{body}\n  }}\n}}\n'
 
 
 def book_of(text: str, where: str) -> Book:
@@ -94,7 +123,8 @@ def book_of(text: str, where: str) -> Book:
         regions = {FORMAT: whole["regions"]}[whole["format"]]
         found = {str(key): found_of(o) for key, o in regions.items()}
         algebra = str(whole.get("algebra", ""))
-        return Book(found, algebra=algebra and Numerics(algebra).value)
+        inlined = tuple(map(str, whole.get("inlined", ())))
+        return Book(found, algebra=algebra and Numerics(algebra).value, inlined=inlined)
     except NO_CHOICE as why:
         expected = "a file that a search has written, as schedules.json of a project"
         raise BadArgument(op="compile", name="schedules", value=where, expected=expected) from why
@@ -105,6 +135,7 @@ def object_of(found: Found) -> dict[str, Any]:
     return {
         "seconds": found.seconds,
         "before": found.before,
+        **({"plan": found.plan} if found.plan else {}),
         **object_of_choice(found.choice),
     }
 
@@ -126,7 +157,8 @@ def _schedule_object(s: Schedule) -> dict[str, Any]:
 
 def found_of(o: Any) -> Found:
     """What an object of JSON says; one of NO_CHOICE if it says nothing."""
-    return Found(choice_of(o), float(o["seconds"]), float(o["before"]))
+    plan = str(o.get("plan", ""))
+    return Found(choice_of(o), float(o["seconds"]), float(o["before"]), plan)
 
 
 def choice_of(o: Any) -> Choice:

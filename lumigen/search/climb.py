@@ -157,9 +157,7 @@ class Climb:
         self.asked += 1
         order = self.rank(self.region, [f for _, f in self.waiting])
         place = 0 if self.asked % UNRANKED == 0 else order[0]
-        choice, features = self.waiting.pop(place)
-        self.features[choice] = features
-        return choice
+        return self.waiting.pop(place)[0]
 
     def _fill(self) -> None:
         """Have more choices wait, up to AHEAD, as far as there are some."""

@@ -15,7 +15,7 @@ from statistics import median
 from time import monotonic
 
 from lumigen.algebra.numerics import Numerics
-from lumigen.algebra.process import answers
+from lumigen.algebra.process import SECONDS, answers
 from lumigen.algebra.rewriting import ModelBlocks, rewritten
 from lumigen.algebra.variants import bounded, rule_set
 from lumigen.dtype import DType, f32
@@ -52,14 +52,20 @@ class Equal:
     gain: float = 1.0  # what is left of the model's time, as estimated
 
 
-def proposed(traced: Traced, target: Target, dtype: DType, each: Iterable[Numerics]) -> list[Equal]:
+def proposed(
+    traced: Traced,
+    target: Target,
+    dtype: DType,
+    each: Iterable[Numerics],
+    seconds: float = SECONDS,
+) -> list[Equal]:
     """The programs that keep such numerics, each once, the one that is estimated as fastest first.
 
-    egglog has to be here.
+    egglog has to be here. Blocks that it has not come to in so many seconds stay as they are.
     """
     machine, kinds = TARGETS[target.name].device.machine, tuple(each)
     model = ModelBlocks.of(traced)
-    found = answers(model.distinct, [rule_set(n, machine, dtype) for n in kinds])
+    found = answers(model.distinct, [rule_set(n, machine, dtype) for n in kinds], seconds)
     out: dict[Entries, Equal] = {}
     for numerics, answered in zip(kinds, found, strict=True):
         made = rewritten(model, answered)
@@ -97,8 +103,9 @@ def chosen(
         name = names[known.book.found[key].choice.first]
         kept = [Numerics(name)] if name else []
         return next(iter(proposed(given.traced, target, dtype, kept)), given) if kept else given
-    each = [given, *proposed(given.traced, target, dtype, bounded(numerics))]
-    seconds = _measured(each, target, measuring, dtype, terms) if each[1:] else [(1.0,)]
+    end = monotonic() + terms.seconds * SHARE
+    each = [given, *proposed(given.traced, target, dtype, bounded(numerics), end - monotonic())]
+    seconds = _measured(each, target, measuring, dtype, terms, end) if each[1:] else [(1.0,)]
     best = min(
         (i for i, s in enumerate(seconds) if s and is_better(s, seconds[0])),
         key=lambda i: mean(seconds[i]),
@@ -125,15 +132,19 @@ def _normal(graph: Graph, dtype: DType) -> Graph:
 
 
 def _measured(
-    each: Sequence[Equal], target: Target, measuring: Measuring, dtype: DType, terms: Terms
+    each: Sequence[Equal],
+    target: Target,
+    measuring: Measuring,
+    dtype: DType,
+    terms: Terms,
+    end: float,
 ) -> list[Times]:
-    """The seconds of one run of each, at all samples; none of one that does not run, or was not reached."""
-    end = monotonic() + terms.seconds * SHARE
+    """The seconds of one run of each, at all samples; none of one that does not run, or is not reached by `end`."""
     with ExitStack() as stack:
         lanes: list[tuple[Trials, Job] | None] = []
         for one in each:
             model = lowered(one.traced, target, dtype)
-            trials = stack.enter_context(_trials(model, target, measuring, terms))
+            trials = stack.enter_context(trials_of(model, target, measuring, terms))
             left = end - monotonic()
             (job,) = trials.build([model], left) if left > 0 else (None,)
             runs = job is not None and trials.begin(job) is not None
@@ -152,7 +163,8 @@ def _measured(
     ]
 
 
-def _trials(model: LoweredModel, target: Target, measuring: Measuring, terms: Terms) -> Trials:
+def trials_of(model: LoweredModel, target: Target, measuring: Measuring, terms: Terms) -> Trials:
+    """What measures a model and others of the same entries."""
     kernels = {k.name: k for k in model.kernels}
     memory = min(measuring.memory(), int(DATA * terms.seconds))
     samples = {p.entry: samples_of(p, kernels, memory) for p in model.programs}

@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
+from sqlite3 import Connection
+from typing import Any
 
 from lumigen.search.book import NO_CHOICE, choice_of, object_of_choice
 from lumigen.search.choice import Choice
@@ -14,6 +16,7 @@ from lumigen.search.features import ROOFLINE, Features
 from lumigen.search.rank import Measured
 from lumigen.search.winners import today
 
+MOST = 100_000  # measurements that are kept: those before are forgotten
 LATEST = 4000  # measurements of a machine that others are ranked by
 
 
@@ -41,7 +44,13 @@ def keep(machine: str, rows: Sequence[MeasuredRow]) -> None:
         )
         for row in rows
     ]
-    asked(lambda db: db.executemany(insert, values).fetchall())
+    forget = "delete from measured where rowid <= (select max(rowid) from measured) - ?"
+
+    def write(db: Connection) -> list[Any]:
+        db.executemany(insert, values)
+        return db.execute(forget, (MOST,)).fetchall()
+
+    asked(write)
 
 
 def known(machine: str) -> list[Measured]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from lumigen.schedule import Schedule
 from lumigen.search.choice import Choice
 
 
@@ -48,3 +49,16 @@ class Story:
     machine: tuple[str, ...]
     regions: tuple[RegionStory, ...]
     dropped: Mapping[str, int]  # choices, by what was wrong with them
+
+
+def as_text(choice: Choice) -> str:
+    """A choice in a line: which candidate and plan, each kernel's builder with its sizes."""
+    plans = "".join(f", plan {number} near kernel {kernel}" for kernel, number in choice.plans)
+    sizes = "; ".join(map(_sizes, (*choice.schedules, *choice.special)))
+    return f"candidate {choice.first}{plans}: {sizes}"
+
+
+def _sizes(s: Schedule) -> str:
+    own = [f"{site} {size}" for site, size in s.tile] + [f"{o} in {w}" for o, w in s.place]
+    parts = [f"[{_sizes(p)}]" for p in s.parts]
+    return " ".join((s.builder, *own, *parts))

@@ -18,16 +18,19 @@ from lumigen.dtype import DType
 from lumigen.errors import LoweringFailed
 from lumigen.lower.assemble import CutUp, LoweredModel
 from lumigen.lower.devices import Device
+from lumigen.lower.partition import Inlines
 from lumigen.measuring import Measuring
 from lumigen.passes import Entries
 from lumigen.region import Region
 from lumigen.search import winners
 from lumigen.search.batches import TrialBatches
-from lumigen.search.book import NOTHING, Book, Found, key_of
+from lumigen.search.book import NOTHING, Book, Found, key_of, plan_key
+from lumigen.search.choice import Choice, candidate_of
 from lumigen.search.climb import Climb, Rank, Space, Times, is_better, mean
 from lumigen.search.clock import Clock
 from lumigen.search.features import Workers, tasks_at_once
 from lumigen.search.history import History
+from lumigen.search.jobs import Samples
 from lumigen.search.least import least_of, probed
 from lumigen.search.models import Choices, Search, Seen, model_of, of_regions
 from lumigen.search.remembering import remembering
@@ -113,9 +116,15 @@ class _Searched:
     names: Mapping[Region, str]
 
     @staticmethod
-    def of(entries: Entries, target: Target, dtype: DType, features: Collection[str]) -> _Searched:
+    def of(
+        entries: Entries,
+        target: Target,
+        dtype: DType,
+        features: Collection[str],
+        inlines: Inlines | None,
+    ) -> _Searched:
         device = remembering(TARGETS[target.name].device)
-        cut = CutUp.of(entries, device, dtype, target.architectures)
+        cut = CutUp.of(entries, device, dtype, target.architectures, None, inlines)
         make = partial(model_of, cut, device)
         plain = make({})
         regions = {key_of(k.of): k.of for k in plain.kernels if k.of is not None}
@@ -134,6 +143,7 @@ def tune(
     dtype: DType,
     terms: Terms,
     tell: Callable[[News], None] = lambda _: None,
+    inlines: Inlines | None = None,
 ) -> Tuned:
     """What each region of the entries runs as, found in about so many seconds, for this machine with its threads.
 
@@ -143,7 +153,7 @@ def tune(
     """
     begun, notes = monotonic(), list[str]()
     clock = Clock(begun + terms.seconds - terms.spent, terms.threads, 2 * CONFIRMED + 1)
-    model = _Searched.of(entries, target, dtype, measuring.features())
+    model = _Searched.of(entries, target, dtype, measuring.features(), inlines)
     place = winners.Kept.of(measuring, terms.threads, model.regions, cold=terms.cold)
     known = winners.known(place, terms.seconds, notes.append)
     if known.are_of_today and len(known.book.found) == len(model.regions):
@@ -153,16 +163,7 @@ def tune(
     samples = {p.entry: samples_of(p, kernels, memory) for p in model.plain.programs}
     limits = probed(target, model.plain, terms.threads, terms.seconds)
     least = least_of(model.plain, samples, measuring.features(), limits)
-    with Trials(
-        target,
-        measuring,
-        samples,
-        terms.threads,
-        clock.built,
-        seed=terms.seed,
-        cold=terms.cold,
-        workers=terms.workers,
-    ) as trials:
+    with _trials(target, measuring, samples, terms, clock) as trials:
         search = Search(model.make, trials)
         before = _begin(search, model, clock)
         dims = [d for each in trials.samples.values() for d in each]
@@ -184,23 +185,44 @@ def tune(
         chosen = {c.region: c.best for c in climbs if is_better(c.seconds, c.before)}
         old = faster(known.book).found
         chosen |= {r: old[k].choice for k, r in model.regions.items() if k in old}
-        found = _confirmed(search, chosen, terms.seed + 1, clock)
+        found = _confirmed(search, chosen, terms.seed + 1, clock, model.device)
     unreached = {key_of(c.region): model.names[c.region] for c in climbs if c.tried == 0}
-    of_all = {key_of(c.region) for c in climbs} | known.book.found.keys()
     every = {k: _as_it_is(space, r, before[r]) for k, r in model.regions.items()}
-    reached = {k: f for k, f in every.items() if k not in unreached}
-    reached.update(found.found)
-    made = {k: f for k, f in reached.items() if k in of_all}
-    winners.keep(made, {k: f for k, f in reached.items() if k not in of_all}, place, terms.seconds)
-    notes += [f"a worker is lost: {said}" for said in trials.lost]
+    reached = {k: f for k, f in every.items() if k not in unreached} | dict(found.found)
+    of_all = {key_of(c.region) for c in climbs} | known.book.found.keys()
+    _keep(reached, of_all, place, terms.seconds)
     regions = tuple(_story(c, model.names[c.region], least, found, begun) for c in climbs)
-    dropped = dict(search.dropped)
-    story = Story(
-        monotonic() - begun, batches.count, measuring.machine(terms.threads)[:2], regions, dropped
-    )
+    machine, dropped = measuring.machine(terms.threads)[:2], dict(search.dropped)
     return replace(
-        _tuned(model, found, unreached), dropped=dropped, story=story, notes=tuple(notes)
+        _tuned(model, found, unreached),
+        dropped=dropped,
+        story=Story(monotonic() - begun, batches.count, machine, regions, dropped),
+        notes=(*notes, *(f"a worker is lost: {said}" for said in trials.lost)),
     )
+
+
+def _trials(
+    target: Target, measuring: Measuring, samples: Samples, terms: Terms, clock: Clock
+) -> Trials:
+    return Trials(
+        target,
+        measuring,
+        samples,
+        terms.threads,
+        clock.built,
+        seed=terms.seed,
+        cold=terms.cold,
+        workers=terms.workers,
+    )
+
+
+def _keep(
+    reached: Mapping[str, Found], of_all: Collection[str], place: winners.Kept, seconds: float
+) -> None:
+    """Remember what is `of_all` models, and what is of this one alone."""
+    made = {k: f for k, f in reached.items() if k in of_all}
+    small = {k: f for k, f in reached.items() if k not in of_all}
+    winners.keep(made, small, place, seconds)
 
 
 def _story(
@@ -231,7 +253,14 @@ def _story(
 
 def _as_it_is(space: Space, region: Region, seconds: Times) -> Found:
     """The heuristic's choice, as the one that nothing was faster than."""
-    return Found(space.first(region), mean(seconds), mean(seconds))
+    first = space.first(region)
+    return _found(first, region, space.device, mean(seconds), mean(seconds))
+
+
+def _found(choice: Choice, region: Region, device: Device, seconds: float, before: float) -> Found:
+    candidate = candidate_of(choice, region, device)
+    assert candidate is not None, "it was measured"
+    return Found(choice, seconds, before, plan_key(candidate))
 
 
 def _tuned(model: _Searched, found: Book, unreached: Mapping[str, str]) -> Tuned:
@@ -282,7 +311,7 @@ def _climbs(
     return out
 
 
-def _confirmed(search: Search, chosen: Choices, data: int, clock: Clock) -> Book:
+def _confirmed(search: Search, chosen: Choices, data: int, clock: Clock, device: Device) -> Book:
     """What gives the same as the heuristic's on other data, and is faster beside it, alone and in the whole."""
     (job,) = search.trials.build([search.make({})])
     if not chosen or job is None or search.trials.begin(replace(job, data=data)) is None:
@@ -301,7 +330,7 @@ def _confirmed(search: Search, chosen: Choices, data: int, clock: Clock) -> Book
     for region, choice in chosen.items():
         now, was = (_median([s.regions[region] for s in each]) for each in zip(*pairs, strict=True))
         if is_better(now, was):
-            out[key_of(region)] = Found(choice, mean(now), mean(was))
+            out[key_of(region)] = _found(choice, region, device, mean(now), mean(was))
     now, was = (_median([s.run or () for s in each]) for each in zip(*pairs, strict=True))
     return Book(out) if mean(now) <= mean(was) * (1 + WHOLE_LOSS) else NOTHING
 

@@ -22,6 +22,7 @@ from lumigen.tile import (
     Accumulate,
     Accumulator,
     Advance,
+    Ahead,
     Bind,
     Contract,
     Fill,
@@ -309,8 +310,8 @@ def _broken_statement(s: Stmt, facts: Facts, scope: FactScope) -> Iterator[str]:
             yield from _broken_total(s, facts, scope)
         case Accumulate():
             yield from _broken_accumulate(s, facts, scope)
-        case StoreTile():
-            yield from _broken_store(s, facts, scope)
+        case StoreTile() | Ahead():
+            yield from _broken_place(s, facts, scope)
         case Order() | GroupPlaces() | OrderRows() | GroupRows():
             yield from _broken_native(s, facts, scope)
         case _:
@@ -503,6 +504,15 @@ def _broken_accumulate(s: Accumulate, facts: Facts, scope: FactScope) -> Iterato
     if s.value.dtype is not s.into.dtype:
         yield f"a value of {s.value.dtype} into {s.into.dtype}"
     yield from broken_value(s.value, facts, scope, s.lanes)
+
+
+def _broken_place(s: StoreTile | Ahead, facts: Facts, scope: FactScope) -> Iterator[str]:
+    """What is stored, or soon read, at a place."""
+    if isinstance(s, StoreTile):
+        yield from _broken_store(s, facts, scope)
+    else:
+        yield from broken_use(s.source, facts)
+        yield from broken_indices((s.at,), facts, scope)
 
 
 def _broken_store(s: StoreTile, facts: Facts, scope: FactScope) -> Iterator[str]:

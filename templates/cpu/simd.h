@@ -71,6 +71,12 @@ LUMIGEN_INLINE Mask lane_mask(FirstLanes l) { return lt(iota_int(), splat_int(l.
 LUMIGEN_INLINE Vec zero_tail(Vec a, AllLanes, float) { return a; }
 LUMIGEN_INLINE Vec zero_tail(Vec a, FirstLanes l, float fill) { return select(lane_mask(l), a, splat(fill)); }
 
+// sum + a * b in the named lanes, and sum beyond them.
+LUMIGEN_INLINE Vec add_product(Vec sum, Vec a, Vec b, AllLanes) { return fma(a, b, sum); }
+LUMIGEN_INLINE Vec add_product(Vec sum, Vec a, Vec b, FirstLanes l) {
+  return select(lane_mask(l), fma(a, b, sum), sum);
+}
+
 // build() for some lanes: `at` is called for named lanes only, and the others are zero.
 template <class F>
 LUMIGEN_INLINE Vec build_lanes(F&& at, AllLanes) {
@@ -186,6 +192,12 @@ LUMIGEN_INLINE float floor(float a) { return __builtin_floorf(a); }
 LUMIGEN_INLINE float trunc(float a) { return __builtin_truncf(a); }
 LUMIGEN_INLINE float round_even(float a) { return first_lane(round_even(splat(a))); }
 LUMIGEN_INLINE float fma(float a, float b, float c) { return first_lane(fma(splat(a), splat(b), splat(c))); }
+
+// floor(a / size) of a whole number, for a power of two, and what it leaves.
+LUMIGEN_INLINE Vec whole_quotient(Vec a, Vec size) { return floor(a * (splat(1.0f) / size)); }
+LUMIGEN_INLINE Vec whole_remainder(Vec a, Vec size) { return fma(whole_quotient(a, size), splat(0.0f) - size, a); }
+LUMIGEN_INLINE float whole_quotient(float a, float size) { return floor(a / size); }
+LUMIGEN_INLINE float whole_remainder(float a, float size) { return a - floor(a / size) * size; }
 
 // highest * x^n + ... by Horner's rule, a fused product and sum for each of the n lower coefficients.
 template <class... C>

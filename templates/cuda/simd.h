@@ -221,6 +221,9 @@ LUMIGEN_INLINE float min_ordered(float a, float b) { return b < a ? b : a; }
 LUMIGEN_INLINE bool is_nan(float a) { return a != a; }
 LUMIGEN_INLINE float abs(float a) { return fabsf(a); }
 LUMIGEN_INLINE float floor(float a) { return floorf(a); }
+// floor(a / size) of a whole number, for a power of two, and what it leaves.
+LUMIGEN_INLINE float whole_quotient(float a, float size) { return floor(a * (1.0f / size)); }
+LUMIGEN_INLINE float whole_remainder(float a, float size) { return a - whole_quotient(a, size) * size; }
 LUMIGEN_INLINE bool is_inf(float a) { return abs(a) == __builtin_inff(); }
 LUMIGEN_INLINE bool is_finite(float a) { return abs(a) < __builtin_inff(); }
 // The greater, NaN where either is NaN.
@@ -287,6 +290,12 @@ LUMIGEN_INLINE Vec abs(Vec a) {
 LUMIGEN_INLINE Vec floor(Vec a) {
   return map_lanes(a, [](float x) { return floor(x); });
 }
+LUMIGEN_INLINE Vec whole_quotient(Vec a, Vec size) {
+  return map_lanes(a, size, [](float x, float y) { return whole_quotient(x, y); });
+}
+LUMIGEN_INLINE Vec whole_remainder(Vec a, Vec size) {
+  return map_lanes(a, size, [](float x, float y) { return whole_remainder(x, y); });
+}
 LUMIGEN_INLINE Vec mod(Vec a, Vec b) {
   return map_lanes(a, b, [](float x, float y) { return mod(x, y); });
 }
@@ -339,6 +348,11 @@ LUMIGEN_INLINE Mask mask_affine(int64_t base, int64_t step) {  // lanes past the
 }
 LUMIGEN_INLINE Vec select(Mask m, Vec a, Vec b) {
   return build([&](int i) { return m.m[i] ? a.v[i] : b.v[i]; });
+}
+
+// The same side in all lanes.
+LUMIGEN_INLINE Vec select(bool m, Vec a, Vec b) {
+  return map_lanes(a, b, [&](float x, float y) { return m ? x : y; });
 }
 
 // ---- lanes one by one ----
@@ -571,22 +585,103 @@ LUMIGEN_INLINE void store_bf16(uint16_t* p, Vec a, Lanes lanes) {
   store_as<BFloat16>(p, a, lanes);
 }
 
+// Integers of 8 bits as memory has them, four to a word. What bits of them say is found for four at a time, and a
+// byte is put into the bits of 2^23, which then has it as its last digits: the hardware has a tenth as many
+// conversions as sums.
+template <class T>
+struct Bytes {
+  static constexpr bool kSigned = std::is_signed_v<T>;
+  static constexpr int kWords = (kLanes + 3) / 4;
+  uint32_t word[kWords];
+  LUMIGEN_INLINE operator Vec() const { return plus(0.0f); }
+  // And a whole number, up to 2^16, in the same step.
+  LUMIGEN_INLINE Vec plus(float more) const {
+    return build([&](int i) {
+      const uint32_t from_zero = kSigned ? word[i / 4] ^ 0x80808080u : word[i / 4];
+      const float above = kSigned ? 8388736.0f : 8388608.0f;
+      return __uint_as_float(__byte_perm(from_zero, 0x4b000000u, 0x7540u + i % 4)) - (above - more);
+    });
+  }
+};
+template <class T>
+LUMIGEN_INLINE Vec whole_sum(Bytes<T> a, float more) {
+  return a.plus(more);
+}
+LUMIGEN_INLINE Vec whole_sum(Vec a, float more) { return a + splat(more); }
+// Floats of 16 bits have them all.
+template <class T>
+LUMIGEN_INLINE Bytes<T> round_f16(Bytes<T> a) {
+  return a;
+}
+template <class T>
+LUMIGEN_INLINE Bytes<T> round_bf16(Bytes<T> a) {
+  return a;
+}
+template <class T>
+LUMIGEN_INLINE Bytes<T> select(bool m, Bytes<T> a, Bytes<T> b) {
+#pragma unroll
+  for (int i = 0; i < a.kWords; ++i) a.word[i] = m ? a.word[i] : b.word[i];
+  return a;
+}
+// Some bits of each byte, of which 128 is none.
+struct Bits : Bytes<uint8_t> {};
+LUMIGEN_INLINE Bits select(bool m, Bits a, Bits b) {
+#pragma unroll
+  for (int i = 0; i < a.kWords; ++i) a.word[i] = m ? a.word[i] : b.word[i];
+  return a;
+}
+LUMIGEN_INLINE Bits whole_quotient(Bytes<uint8_t> a, Vec size) {
+  const int bits = 31 - __clz(static_cast<int>(size.v[0]));
+  Bits out;
+#pragma unroll
+  for (int i = 0; i < a.kWords; ++i) out.word[i] = a.word[i] >> bits & 0x01010101u * (0xffu >> bits);
+  return out;
+}
+template <class T>
+LUMIGEN_INLINE Bits whole_remainder(Bytes<T> a, Vec size) {
+  Bits out;
+#pragma unroll
+  for (int i = 0; i < a.kWords; ++i)
+    out.word[i] = a.word[i] & 0x01010101u * ((static_cast<uint32_t>(size.v[0]) - 1) & 0x7fu);
+  return out;
+}
+
 // Lane i comes from the integer p[i], exactly but for int32 beyond 2^24, which are rounded.
+template <class T>
+using Integers = std::conditional_t<sizeof(T) == 1, Bytes<T>, Vec>;
 template <class T>
 struct alignas(sizeof(T) * kLanes < 16 ? sizeof(T) * kLanes : 16) IntPacket {
   T at[kLanes];
 };
 template <class T>
-LUMIGEN_INLINE Vec load_widened(const T* p, FirstLanes l) {
-  return build([&](int i) { return i < l.n ? float(p[i]) : 0.0f; });
+LUMIGEN_INLINE Integers<T> load_widened(const T* p, FirstLanes l) {
+  if constexpr (sizeof(T) == 1) {
+    Bytes<T> out = {};
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i)
+      if (i < l.n) out.word[i / 4] |= static_cast<uint32_t>(static_cast<uint8_t>(p[i])) << i % 4 * 8;
+    return out;
+  } else {
+    return build([&](int i) { return i < l.n ? float(p[i]) : 0.0f; });
+  }
 }
 template <class T>
-LUMIGEN_INLINE Vec load_widened(const T* p, PacketLanes) {
-  const IntPacket<T> packet = *reinterpret_cast<const IntPacket<T>*>(p);
-  return build([&](int i) { return float(packet.at[i]); });
+LUMIGEN_INLINE Integers<T> load_widened(const T* p, PacketLanes) {
+  if constexpr (sizeof(T) == 1 && kLanes % 4 == 0) {
+    const auto packet = *reinterpret_cast<const Packet<uint32_t, kLanes / 4>*>(p);
+    Bytes<T> out;
+#pragma unroll
+    for (int i = 0; i < kLanes / 4; ++i) out.word[i] = packet.at[i];
+    return out;
+  } else if constexpr (sizeof(T) == 1) {
+    return load_widened(p, FirstLanes{kLanes});
+  } else {
+    const IntPacket<T> packet = *reinterpret_cast<const IntPacket<T>*>(p);
+    return build([&](int i) { return float(packet.at[i]); });
+  }
 }
 template <class T>
-LUMIGEN_INLINE Vec load_widened(const T* p, AllLanes) {
+LUMIGEN_INLINE Integers<T> load_widened(const T* p, AllLanes) {
   const bool is_packet = reinterpret_cast<uintptr_t>(p) % alignof(IntPacket<T>) == 0;
   return is_packet ? load_widened(p, PacketLanes{}) : load_widened(p, FirstLanes{kLanes});
 }
@@ -642,6 +737,49 @@ LUMIGEN_INLINE void store_strided_bf16(uint16_t* p, int64_t stride, Vec a, Lanes
 #pragma unroll
   for (int i = 0; i < kLanes; ++i)
     if (has_lane(lanes, i)) p[i * stride] = bf16_bits(a.v[i]);
+}
+
+// Sums of a thread that adds up vectors of many lanes, in fewer registers than these have.
+struct Sums {
+  static constexpr int kSums = kLanes < 4 ? kLanes : 4;
+  float v[kSums];
+};
+LUMIGEN_INLINE Sums operator+(Sums a, Vec b) {
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) a.v[i % Sums::kSums] += b.v[i];
+  return a;
+}
+LUMIGEN_INLINE Sums operator+(Sums a, Sums b) {
+#pragma unroll
+  for (int i = 0; i < Sums::kSums; ++i) a.v[i] += b.v[i];
+  return a;
+}
+LUMIGEN_INLINE Sums operator*(Sums a, float b) {
+#pragma unroll
+  for (int i = 0; i < Sums::kSums; ++i) a.v[i] *= b;
+  return a;
+}
+// The sums of x (a + more), in lanes of a vector.
+LUMIGEN_INLINE Sums dot(Vec x, Vec a, float more) {
+  return Sums{} + x * whole_sum(a, more);
+}
+template <class T>
+LUMIGEN_INLINE Sums dot(Vec x, Bytes<T> a, float more) {
+  return Sums{} + x * whole_sum(a, more);
+}
+// Bits below 128 become floats from 128 on as they stand. What that adds to the sum, 128 of each x, is taken
+// away again: rounding loses a digit by it, and a step is saved for each element.
+LUMIGEN_INLINE Sums dot(Vec x, Bits a, float more) {
+  Sums sum = {}, all = {};
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) {
+    const float from_128 = __uint_as_float(__byte_perm(a.word[i / 4], 0x43000000u, 0x7044u + (i % 4 << 8)));
+    sum.v[i % Sums::kSums] += x.v[i] * from_128;
+  }
+  all = all + x;
+#pragma unroll
+  for (int i = 0; i < Sums::kSums; ++i) sum.v[i] += all.v[i] * (more - 128.0f);
+  return sum;
 }
 
 // ---- reductions: one value of the team from the lanes of all its threads, in a fixed order ----
@@ -775,6 +913,13 @@ LUMIGEN_INLINE Vec scan_lanes(Total<Vec>& carry, Vec a, F&& combine) {
 template <class... Parity>
 LUMIGEN_INLINE float reduce_add(Vec a, Parity&... parity) {
   return reduce(a, parity..., [](float x, float y) { return x + y; });
+}
+template <class... Parity>
+LUMIGEN_INLINE float reduce_add(Sums a, Parity&... parity) {
+  float sum = a.v[0];
+#pragma unroll
+  for (int i = 1; i < Sums::kSums; ++i) sum += a.v[i];
+  return reduce(sum, parity..., [](float x, float y) { return x + y; });
 }
 template <class... Parity>
 LUMIGEN_INLINE float reduce_max(Vec a, Parity&... parity) {

@@ -177,6 +177,8 @@ static void check_partial_lanes() {
     for (int i = 0; i < kLanes; i++) CHECK(all[i] == (i < n ? float(i + 1) : 0.0f));
     store(all, zero_tail(load(p, lanes), lanes, 5.0f), AllLanes{});
     for (int i = 0; i < kLanes; i++) CHECK(all[i] == (i < n ? float(i + 1) : 5.0f));
+    store(all, add_product(splat(2.0f), load(p, lanes), splat(__builtin_inff()), lanes), AllLanes{});
+    for (int i = 0; i < kLanes; i++) CHECK(all[i] == (i < n ? __builtin_inff() : 2.0f));
     store(p, splat(7.0f), lanes);
     for (int i = 0; i < n; i++) CHECK(p[i] == 7.0f);
     CHECK(p[-1] == 99.0f);

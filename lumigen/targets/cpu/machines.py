@@ -49,6 +49,8 @@ TILES = ThreadTiles(
     },
     # so many rows that to unpack a column takes little beside its products; they stay in the second cache in part
     unpacked={"rows": 256, "columns": 512, "chunk": 64, "depth": 384},
+    # memory is read in long streams: few columns at a time, each to its end or nearly so
+    unpacked_for_few={"rows": 16, "columns": 512, "chunk": 16, "depth": 2048},
     # a matrix unit is so fast that packing rows and bringing columns have to serve many products: 256 rows of 2048
     # stay in the second cache. Columns of more than 1 MiB come once for all rows that there are. Others stay there with
     # them, and then 32 rows are better: they stay in the first cache, with the products that wait to be rounded
@@ -79,6 +81,7 @@ TILES = ThreadTiles(
     fold_of_few={"depth": 256},
     # as many sums as hide the time that one takes, and streams of memory that a processor follows
     held=4,
+    ahead=1,
     stretches=32,
     few_columns=8,
     least_columns=64,  # four panels, which a tile of sums in registers may have

@@ -10,7 +10,7 @@ from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, Ix, ix, minimum, product
 from lumigen.lower.scope import address
 from lumigen.region import Buffer, Expr, Read
-from lumigen.tile import Fill, Mma, Pack, PackColumns, PackRuns, Stmt, Transpose
+from lumigen.tile import Ahead, Fill, Mma, Pack, PackColumns, PackRuns, Stmt, Transpose
 
 
 def tile_lines(s: Stmt, _of: Statements, r: Renderer) -> Lines:
@@ -30,6 +30,8 @@ def tile_lines(s: Stmt, _of: Statements, r: Renderer) -> Lines:
             return r.lines(f"transpose_tile({s.dst}, {strides}, {sizes});")
         case Mma():
             return r.lines(_mma(s, r))
+        case Ahead():
+            return r.lines(f"__builtin_prefetch({r.pointer(s.source, s.at)});")
         case _:
             raise LoweringFailed(step="emit", what=f"no text for {type(s).__name__}")
 

@@ -28,7 +28,9 @@ HEADERS = {
     "cascade": ("index.h", "lanes.h", "panel.h", "scalar.h", "simd.h", "tile.h", "vmath.h"),
 }
 # a place of 64 bits costs a processor no more than one of 32
-DIALECT = Dialect(tiles=tile_lines, wraps=True, counts=False, packs=False, warp=1, together=0)
+DIALECT = Dialect(
+    tiles=tile_lines, wraps=True, counts=False, packs=False, warp=1, together=0, fused=True
+)
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ from lumigen.tile import (
 
 def is_staged(program: TileProgram) -> bool:
     """Whether the elements of a tile pass through shared memory on their way out."""
-    return program.tile is not None and program.tile.kind is TileKind.ROLES
+    return program.tile is not None and program.tile.kind in (TileKind.ROLES, TileKind.MADE)
 
 
 Spell = Callable[[Iterable[Stmt], Axis | None], list[Lines]]  # each of the statements of a body
@@ -145,7 +145,13 @@ def _for_rows(s: ForRows, spell: Spell, r: Renderer) -> Lines:
 
 # a compiler for GPUs may take it that signed integers do not overflow
 DIALECT = Dialect(
-    tiles=block_lines, wraps=False, counts=True, packs=True, warp=SM_80.teams.warp, together=128
+    tiles=block_lines,
+    wraps=False,
+    counts=True,
+    packs=True,
+    warp=SM_80.teams.warp,
+    together=128,
+    sums=8,
 )
 
 

@@ -143,6 +143,8 @@ TEAMS = Teams(
     transposed=TransposedTiles(side=64, least=16, bytes=48 * 1024),
     between=16,
     stretch=32,  # of a line of memory what moves by itself
+    together=4,
+    blocks_together=4,
     strips=Strips(points=(8, 4, 2), shown=16, lanes=4, threads=256, threads_alone=1024),
 )
 SM_80 = StreamingGpu(

@@ -120,6 +120,7 @@ TILES = {
     TileKind.PAIR: "PipelinePair",
     TileKind.FMA: "FmaTile",
     TileKind.ROLES: "RolesTile",
+    TileKind.MADE: "MadeTile",
     TileKind.SPLIT: "SplitTile",
     TileKind.CASCADE: "CascadeTile",
     TileKind.CASCADE_ROLES: "CascadeRolesTile",

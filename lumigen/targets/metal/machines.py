@@ -113,6 +113,8 @@ TEAMS = Teams(
     transposed=None,
     between=16,
     stretch=0,
+    together=1,
+    blocks_together=0,
     strips=None,
 )
 APPLE7 = StreamingGpu(

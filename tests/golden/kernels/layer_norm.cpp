@@ -24,7 +24,7 @@ void k00_mean_simt(const void* raw, int64_t task, char* /*scratch*/) {
     Vec acc1 = splat(0.0f);
     for_lanes(40, [&](int64_t k0, auto lanes) {
       const Vec v0 = load(x + 40 * i0 + k0, lanes) - splat(r0 / 40.0f);
-      acc1 = acc1 + zero_tail(v0 * v0, lanes, 0.0f);
+      acc1 = add_product(acc1, v0, v0, lanes);
     });
     const float r1 = reduce_add(acc1);
     const float v1 = recip(sqrt(r1 / 40.0f + 1e-05f));

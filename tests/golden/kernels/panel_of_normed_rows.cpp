@@ -33,7 +33,7 @@ void k00_norm_panel(const void* raw, int64_t task, char* scratch) {
     Vec acc0 = splat(0.0f);
     for_lanes(24, [&](int64_t k0, auto lanes) {
       const Vec v0 = load(x + k0 + 24 * m, lanes);
-      acc0 = acc0 + zero_tail(v0 * v0, lanes, 0.0f);
+      acc0 = add_product(acc0, v0, v0, lanes);
     });
     const float r0 = reduce_add(acc0);
     row_0[m - m0] = r0;

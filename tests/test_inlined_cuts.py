@@ -1,0 +1,124 @@
+"""Cuts that are there for speed alone: each can go, and what is computed stays the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pytest
+from test_tune import SPECS, entries_of, small
+from tiles import run_entry
+
+import lumigen as lg
+from lumigen import functional
+from lumigen.errors import LoweringFailed
+from lumigen.interp.graph import evaluate
+from lumigen.lower.assemble import LoweredModel, assemble
+from lumigen.search import fusing, host
+from lumigen.search.book import Book, book_of, key_of, text_of
+from lumigen.search.fusing import removable_keys
+from lumigen.search.jobs import Timed
+from lumigen.search.tune import Terms
+from lumigen.target import HOST
+from lumigen.targets.cpu.device import CPU
+
+ROWS = lg.Dim("rows", 1, 9, typical=4)
+
+
+def normed(x: Any, w: Any) -> Any:
+    centred = x - x.mean(-1, keepdim=True)
+    scaled = centred * (centred * centred).mean(-1, keepdim=True).rsqrt()
+    hidden = functional.gelu(scaled @ w)
+    return {"out": hidden * hidden.amax(-1, keepdim=True), "sums": hidden.sum(0)}
+
+
+def lowered(entries: Any, inlined: frozenset[str]) -> LoweredModel | None:
+    try:
+        return assemble(entries, CPU, inlines=Book({}, inlined=tuple(sorted(inlined))).inlines)
+    except LoweringFailed:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("function", "specs", "shapes"),
+    [
+        (small, SPECS, {"x": (5, 24), "w": (24, 40)}),
+        (normed, {"x": lg.spec(ROWS, 8), "w": lg.spec(8, 12)}, {"x": (5, 8), "w": (8, 12)}),
+    ],
+)
+def test_a_value_that_is_not_stored_is_computed_where_it_is_read(
+    function: Any,
+    specs: Mapping[str, Any],
+    shapes: Mapping[str, tuple[int, ...]],
+    rng: np.random.Generator,
+) -> None:
+    entries = entries_of(function, **specs)
+    inputs = {n: rng.standard_normal(s).astype(np.float32) for n, s in shapes.items()}
+    wanted = evaluate(entries[0][1], inputs, {})
+    plain, count = assemble(entries, CPU), 0
+    keys = removable_keys(entries, CPU, lg.f32)
+    for key in keys:
+        made = lowered(entries, frozenset({key}))
+        if made is None:
+            continue
+        assert len(made.kernels) != len(plain.kernels) or made.kernels != plain.kernels
+        found = run_entry(made, inputs, {})
+        for name, array in wanted.items():
+            np.testing.assert_allclose(found[name], array, 1e-4, 1e-5)
+        count += 1
+    assert count > 0
+
+
+def test_a_book_says_what_is_not_stored() -> None:
+    book = Book({}, inlined=("a", "b"))
+    assert book_of(text_of(book), "a text") == book
+    assert not book.is_empty
+    (region, *_) = {k.of: None for k in assemble(entries_of(), CPU).kernels if k.of is not None}
+    assert Book({}, inlined=(key_of(region),)).inlines(region)
+    assert not book.inlines(region)
+
+
+class Counted:
+    """Trials in which a kernel takes a second, and one that reads what is not stored is wrong if it is told so."""
+
+    def __init__(self, wrong: bool) -> None:
+        self.wrong, self.plain = wrong, 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def build(self, models: list[LoweredModel], _seconds: float) -> list[LoweredModel]:
+        return models
+
+    def begin(self, model: LoweredModel) -> Timed:
+        self.plain = len(model.kernels)
+        return self.run(model)
+
+    def run(self, model: LoweredModel) -> Timed:
+        count = len(model.kernels)
+        wrong = ("entry",) if self.wrong and count != self.plain else ()
+        return Timed({}, (float(count),), wrong, 0.0)
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_flip_stays_if_entries_are_faster_and_right(
+    wrong: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LUMIGEN_CACHE", str(tmp_path))
+    monkeypatch.setattr(fusing, "trials_of", lambda *_: Counted(wrong))
+    entries = entries_of(normed, x=lg.spec(ROWS, 8), w=lg.spec(8, 12))
+    plain = assemble(entries, CPU)
+    search = partial(fusing.fused, entries, HOST, host.MEASURING, lg.f32)
+    taken = search(Terms(60.0, 1))
+    made = assemble(entries, CPU, inlines=Book({}, inlined=taken).inlines)
+    assert (len(made.kernels) < len(plain.kernels)) == (not wrong)
+    assert bool(taken) == (not wrong)
+    monkeypatch.setattr(fusing, "trials_of", None)
+    assert search(Terms(60.0, 1)) == taken, "remembered for the day"
+    assert search(Terms(5.0, 1)) == (), "a short search has no time for it"

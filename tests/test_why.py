@@ -1,0 +1,68 @@
+"""Why a kernel is what it is, as `show --why` says it: cuts, the space, measurements."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from test_page import DECODE
+from test_tune import FOUND
+
+import lumigen as lg
+from lumigen.dtype import f32
+from lumigen.errors import BadArgument
+from lumigen.frontend import Traced
+from lumigen.lower.cuts import CUTS
+from lumigen.search import host, measured, winners
+from lumigen.search.book import Book, Found, key_of
+from lumigen.search.choice import beginnings
+from lumigen.target import HOST
+from lumigen.targets.cpu.device import CPU
+from lumigen.why import lower_model, why
+
+KERNEL = "k05_product_cascade"
+
+
+def traced() -> Traced:
+    return lg.load_model_file(DECODE).trace()
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LUMIGEN_CACHE", str(tmp_path))
+
+
+def test_it_says_why_two_kernels_are_not_one() -> None:
+    text = why(traced(), KERNEL, HOST, f32)
+    rule = next(r for r in CUTS.at_nodes if r.__name__ == "computed_operands")
+    assert f"t25, which k02_rotate_simt computes: {(rule.__doc__ or '').splitlines()[0]}" in text
+    assert "out, its result: it is an output or a state of the model" in text
+    other = why(traced(), "k02_rotate_simt", HOST, f32)
+    assert f"t25, its result, which {KERNEL} reads: " in other
+
+
+def test_it_says_what_a_region_could_run_as_and_what_was_measured() -> None:
+    (region,) = (k.of for k in lower_model(traced(), {}).lowered.kernels if k.name == KERNEL)
+    assert region is not None
+    plain = why(traced(), KERNEL, HOST, f32)
+    assert "candidate 0: cascade_row depth 256: it runs" in plain
+    assert "Nothing of it was measured on this machine" in plain
+    *_, last = beginnings(region, CPU)
+    machine = winners.machine_of(host.MEASURING, os.cpu_count() or 1, cold=False)
+    rows = [
+        measured.MeasuredRow(key_of(region), last, {"roofline": 1.0}, (2e-6,)),
+        measured.MeasuredRow(key_of(region), FOUND.choice, {"roofline": 1.0}, ()),
+    ]
+    measured.keep(machine, rows)
+    found = Book({key_of(region): Found(last, 1.0, 2.0)})
+    text = why(traced(), "k05_product_simt", HOST, f32, schedules=lambda *_: found)
+    assert "Measured on this machine: 1 candidates, 1 more were lost" in text
+    assert "  2 us  candidate 2: simt" in text
+    assert "it runs, as the schedules say" in text
+    assert "refused are" in text
+
+
+def test_there_has_to_be_such_a_kernel() -> None:
+    with pytest.raises(BadArgument, match="--why cannot be k99"):
+        why(traced(), "k99", HOST, f32)
