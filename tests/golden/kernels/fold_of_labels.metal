@@ -43,8 +43,7 @@ inline void run_k00_product_block_fold(constant k00_product_block_fold_args& arg
       threadgroup_barrier(mem_flags::mem_threadgroup);
       multiply_tiles<true, true>(scores, a_tile, b_tile, thread_number);
     }
-    if (k_begin <= 436) {
-    } else {
+    if (!(k_begin <= 436)) {
       LUMIGEN_UNROLL
       for (int block = 0; block < Tile::kRowBlocks; ++block) {
         const int m = m0 + own_row + 8 * block;
