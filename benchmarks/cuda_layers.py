@@ -249,6 +249,40 @@ def log_probability(_: ModuleType, x: Any, t: Any) -> Any:
     return x.float().log_softmax(-1).gather(-1, t.unsqueeze(-1)).squeeze(-1)
 
 
+def queried(f: ModuleType, x: Any, queries: Any, keys: Any, values: Any) -> Any:
+    """Attention of learned queries, which are weights, over tokens."""
+    k, v = f.linear(x, keys), f.linear(x, values)
+    return f.scaled_dot_product_attention(queries.expand(x.shape[0], *queries.shape), k, v)
+
+
+def memory(_: ModuleType, x: Any, keys: Any, values: Any) -> Any:
+    """Keys and values that are weights."""
+    return (x @ keys.transpose(0, 1)).softmax(-1) @ values
+
+
+def latent(_: ModuleType, q: Any, turned: Any, latents: Any, keys: Any) -> Any:
+    """Attention in the latent space, of which keys and values are the same, beside keys of positions."""
+    scores = q @ latents.transpose(-1, -2) + turned @ keys.transpose(-1, -2)
+    return (scores.float() * 0.07).softmax(-1).to(q.dtype) @ latents
+
+
+def linear_attention(f: ModuleType, q: Any, k: Any, v: Any) -> Any:
+    q, k = f.elu(q) + 1, f.elu(k) + 1
+    state = k.transpose(-1, -2) @ v
+    total = (q * k.sum(-2, keepdim=True)).sum(-1, keepdim=True)
+    return q @ state / total
+
+
+def both_ways(_: ModuleType, x: Any) -> Any:
+    """Sums from each end, side by side."""
+    ahead, behind = x.cumsum(-1), x.flip(-1).cumsum(-1).flip(-1)
+    return x.new_zeros(1) + ahead, x.new_zeros(1) + behind
+
+
+def divergence(f: ModuleType, student: Any, teacher: Any) -> Any:
+    return f.kl_div(student.log_softmax(-1), teacher.softmax(-1), reduction="batchmean")
+
+
 def of_rows(name: str, call: Callable[..., Any], *weights: Input) -> dict[str, Row]:
     """For one row of 4096, and for 512."""
     return {f"{name}_{n}": Row(call, (bf16(n, 4096), *weights)) for n in (1, 512)}
@@ -346,6 +380,7 @@ ROWS: dict[str, Row] = {
     ),
     "log_probability": Row(log_probability, (bf16(2048, 128256), below(128256, 2048))),
     "distillation": Row(distilled, (bf16(4096, 32000), bf16(4096, 32000))),
+    "divergence_f32": Row(divergence, (f32(4096, 8192), f32(4096, 8192))),
     **{f"argmax_{n}": Row(lambda _, x: x.argmax(-1), (f32(n, 128256),)) for n in (1, 32, 2048)},
     "logsumexp_of_product": Row(
         lambda _, x, w: (x @ w.transpose(0, 1)).float().logsumexp(-1),
@@ -399,7 +434,23 @@ ROWS: dict[str, Row] = {
     "product_deep": Row(
         lambda _, x, w: x @ w, (bf16(256, 262144, scale=1 / 512), bf16(262144, 64))
     ),
+    "product_deep_512": Row(
+        lambda _, x, w: x @ w, (bf16(512, 65536, scale=1 / 256), bf16(65536, 128))
+    ),
     **of_rows("gate_up", gated, GATE, GATE),
+    "gate_up_small_1": Row(gated, (bf16(1, 2048), *(bf16(2048, 5632, scale=1 / 45),) * 2)),
+    "attention_pool": Row(
+        queried, (bf16(32, 1024, 512), bf16(64, 128), weight(128, 512), weight(128, 512))
+    ),
+    "attention_memory": Row(
+        memory, (bf16(16384, 128, scale=0.3), bf16(2048, 128), bf16(2048, 128))
+    ),
+    "attention_latent": Row(
+        latent,
+        (bf16(32, 128, 512), bf16(32, 128, 64), bf16(32, 1024, 512), bf16(32, 1024, 64)),
+    ),
+    "linear_attention": Row(linear_attention, (bf16(8, 16, 2048, 64),) * 3),
+    "sums_both_ways": Row(both_ways, (f32(4096, 4096),)),
     **of_rows("qkv", projections, weight(4096, 4096), weight(1024, 4096), weight(1024, 4096)),
     **of_rows("rms_norm_linear", normed_linear, bf16(4096), weight(4096, 4096)),
     **quantised("square", 4096, 4096),

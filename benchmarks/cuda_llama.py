@@ -1,12 +1,14 @@
 """A decoder of the shape of Llama 3 8B on a GPU, random bf16 weights, beside torch.compile in the same run.
 
 PYTHONPATH=. python3 benchmarks/cuda_llama.py [--quick] [--peers masked,blocks,prompt] [--layers 32] [--work DIRECTORY]
+    [--weights-dtype q4]
 
 A prompt, and one token behind as many others, over caches of bf16 of 2048 positions. `torch_llama.py` says how the
 peer is written. All programs run on one stream, with tokens, positions and logits at fixed addresses; they take turns
 in rounds, and a slice of a round is the wall time of many calls with one wait for the GPU at its end. A ratio is the
 peer's time over ours, with the 90% interval over rounds. The share is that of the rate of a copy: every weight of a
-matrix is read once, and the caches up to the position.
+matrix is read once, and the caches up to the position. With `--weights-dtype` ours has its matrices in blocks of random
+integers, with scales that give them the same spread; torch's weights are what they stand for, in bf16.
 
 `--tiny --device cpu` runs all of it on small sizes, to see that it works: torch captures its graphs there and does not
 compile them, so that times say nothing.
@@ -20,9 +22,9 @@ import json
 import multiprocessing
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,7 @@ from harness import Samples
 from safetensors.torch import save_file
 
 import lumigen as lg
+from lumigen.quantise import FORMATS
 
 OURS = "lumigen"
 LENGTH = 2048  # of the caches
@@ -88,6 +91,10 @@ class Run:
     tokens: torch.Tensor
     places: torch.Tensor
     stream: Any
+    fields: Weights = field(
+        default_factory=dict[str, torch.Tensor]
+    )  # of our weights, if they are in blocks
+    bits: float = 16  # of one of our weights
 
     def wait(self) -> None:
         if self.device == "cuda":
@@ -110,6 +117,56 @@ def random_weights(config: Mapping[str, Any], device: str) -> dict[str, torch.Te
         return values.mul_(SPREAD)
 
     return {name: tensor(shape) for name, shape in llama.shapes_of(config).items()}
+
+
+class OnDevice:
+    """The operations of a format's formula, on tensors of torch."""
+
+    def floats(self, x: torch.Tensor) -> torch.Tensor:
+        return x.float()
+
+    def floor(self, x: torch.Tensor) -> torch.Tensor:
+        return x.floor()
+
+    def join(self, parts: Sequence[torch.Tensor], axis: int) -> torch.Tensor:
+        return torch.cat(list(parts), axis)
+
+    def lookup(self, table: Sequence[float], index: torch.Tensor) -> torch.Tensor:
+        return torch.tensor(table, device=index.device)[index.long()]
+
+    def columns(self, x: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
+        return x[..., order]
+
+
+def in_blocks(
+    weights: dict[str, torch.Tensor], weights_dtype: str, made: torch.Generator
+) -> dict[str, torch.Tensor]:
+    """Random fields for each matrix, on the host; the matrix becomes what they stand for."""
+    blocks = FORMATS[weights_dtype].blocks
+    out: dict[str, torch.Tensor] = {}
+    for name, weight in weights.items():
+        if weight.dim() != 2:
+            continue
+        lead = (*weight.shape[:-1], weight.shape[-1] // blocks.items)
+        fields: dict[str, torch.Tensor] = {}
+        for part, (shape, dtype) in blocks.fields().items():
+            if dtype.is_float:
+                fields[part] = torch.ones((*lead, *shape), device=made.device, dtype=torch.float16)
+                continue
+            kind = {"i8": torch.int8, "u8": torch.uint8}[dtype.name]
+            ends, size = (int(dtype.lowest), int(dtype.greatest) + 1), (*lead, *shape)
+            fields[part] = torch.randint(
+                *ends, size, generator=made, device=made.device, dtype=kind
+            )
+
+        def values(first: int, end: int, fields: Weights = fields) -> torch.Tensor:
+            return blocks.values({n: x[first:end] for n, x in fields.items()}, OnDevice())
+
+        fields["scales"] *= SPREAD / values(0, 64).std().item()
+        for i in range(0, len(weight), 4096):
+            weight[i : i + 4096] = values(i, i + 4096).reshape(-1, weight.shape[-1])
+        out |= {f"{name}.{part}": x.cpu() for part, x in fields.items()}
+    return out
 
 
 def write_checkpoint(directory: Path, config: Mapping[str, Any], weights: Weights) -> Path:
@@ -261,12 +318,12 @@ def copy_rate(run: Run) -> float:
     return 2 * source.numel() / min(seconds_of(copy, run, 10) for _ in range(5))
 
 
-def bytes_of_token(config: Mapping[str, Any], position: int) -> int:
-    """Every weight of a matrix but the embedding's, and the caches up to the position; bf16."""
+def bytes_of_token(config: Mapping[str, Any], position: int, bits: float = 16) -> float:
+    """Every weight of a matrix but the embedding's, in so many bits, and the caches up to the position, in bf16."""
     shapes = llama.shapes_of(config)
     read = sum(s[0] * s[1] for n, s in shapes.items() if len(s) == 2 and "embed" not in n)
     kv = config["hidden_size"] // config["num_attention_heads"] * config["num_key_value_heads"]
-    return 2 * (read + config["num_hidden_layers"] * 2 * (position + 1) * kv)
+    return read * bits / 8 + 2 * config["num_hidden_layers"] * 2 * (position + 1) * kv
 
 
 def rows_of(
@@ -279,7 +336,8 @@ def rows_of(
         row: dict[str, Any] = {"case": name, "program": program, "ms": found.seconds * 1e3}
         row["tokens/s"] = count / found.seconds
         if what == "decode":
-            row["of copy"] = bytes_of_token(run.config, n) / found.seconds / limit
+            bits = run.bits if program == OURS else 16
+            row["of copy"] = bytes_of_token(run.config, n, bits) / found.seconds / limit
         if program != OURS and OURS in samples:
             row["ratio"] = asdict(harness.ratio(samples[OURS], found))
         row["rounds_s"] = found.median
@@ -303,6 +361,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="at 512 alone, 7 rounds, two peers")
     parser.add_argument("--peers", help=f"of {', '.join(MODES)}; '' for none")
     parser.add_argument("--layers", type=int, help="32 by default")
+    parser.add_argument("--weights-dtype", choices=list(FORMATS), help="blocks of our weights")
     parser.add_argument("--rounds", type=int, help="15 by default")
     parser.add_argument("--tiny", action="store_true", help="small sizes: to see that it works")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
@@ -331,18 +390,27 @@ def prepared(options: argparse.Namespace) -> Run:
     places = torch.arange(LENGTH, device=options.device)
     weights = random_weights(config, options.device)
     stream = torch.cuda.Stream() if options.device == "cuda" else None
-    return Run(config, options.device, weights, tokens, places, stream)
+    run = Run(config, options.device, weights, tokens, places, stream)
+    if options.weights_dtype:
+        fields = in_blocks(weights, options.weights_dtype, made)
+        count = sum(w.numel() for w in weights.values() if w.dim() == 2)
+        bits = 8 * sum(x.numel() * x.element_size() for x in fields.values()) / count
+        run = replace(run, fields=fields, bits=bits)
+    return run
 
 
 def emitted(options: argparse.Namespace, run: Run, pool: ProcessPoolExecutor) -> Future[None]:
     """Ours is emitted and compiled in another process, as torch compiles in this one."""
-    about = f"{run.device}_{run.config['num_hidden_layers']}"
+    form = options.weights_dtype or ""
+    about = f"{run.device}_{run.config['num_hidden_layers']}{form and '_'}{form}"
     checkpoint = write_checkpoint(
         options.work / f"llama_checkpoint_{about}", run.config, run.weights
     )
     target = "cuda:sm_90a" if run.device == "cuda" else "cpu"
     options.project = options.work / f"llama_decoder_{about}"
-    return pool.submit(llama.emit, checkpoint, options.project, "bf16", target, LENGTH)
+    if run.fields:
+        save_file(dict(run.fields), checkpoint / llama.FIELDS)
+    return pool.submit(llama.emit, checkpoint, options.project, "bf16", target, LENGTH, form)
 
 
 def main() -> None:

@@ -69,6 +69,7 @@ CACHED = {"bf16": "bf16"}  # what a cache holds: else f32
 BLOCKS = {"q8": "Q8_0", "q4": "Q4_0"}  # of a GGUF file
 BYTES = {"f32": 4, "bf16": 2}  # of a number in a cache
 TOLERANCE = 0.2  # of logits, to f32, in their standard deviations: whether it is the same model
+FIELDS = "fields.blocks"  # of a checkpoint's matrices, as safetensors
 EXAMPLE = harness.ROOT / "examples" / "llama" / "model.py"
 NEEDS = {"llama.cpp": ("llama_cpp", "gguf")}
 
@@ -311,9 +312,17 @@ def make_gguf(checkpoint: Path, file: Path, model: str, dtype: str) -> None:
 
 
 def emit(
-    checkpoint: Path, directory: Path, dtype: str, target: str = "cpu", length: int = LENGTH
+    checkpoint: Path,
+    directory: Path,
+    dtype: str,
+    target: str = "cpu",
+    length: int = LENGTH,
+    weights_dtype: str = "",
 ) -> None:
-    """The project, compiled, with its Python module; caches of the dtype of the weights, or f32 beside blocks."""
+    """The project, compiled, with its Python module; caches of the dtype of the weights, or f32 beside blocks.
+
+    With a `weights_dtype` matrices are in blocks, whose fields lie beside the checkpoint.
+    """
     from lumigen.compile import compile_project
     from lumigen.dtype import bf16, f32
     from lumigen.frontend.load import load_model_file
@@ -325,12 +334,19 @@ def emit(
     options = {"length": str(length), "prefill": str(MOST), "cache": cached}
     model = load_model_file(EXAMPLE, weights=weights, options=options)
     found = quantised(model.trace(), weights, None)
-    traced = dataclasses.replace(found.traced, name=directory.name)
+    traced, given = dataclasses.replace(found.traced, name=directory.name), found.weights
+    if weights_dtype:
+        from safetensors.numpy import load_file
+
+        traced = quantised(traced, None, weights_dtype).traced
+        fields = load_file(checkpoint / FIELDS)
+        names = [w.name for w in traced.weights]
+        given = {name: fields[name] if name in fields else weights[name] for name in names}
     compile_project(
         traced,
         directory=directory,
         target=target,
-        weights=found.weights,
+        weights=given,
         dtype={"f32": f32, "bf16": bf16}[cached],
         force=True,
     )

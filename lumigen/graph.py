@@ -199,10 +199,10 @@ def reduce(op: Op, a: Edge, axes: Iterable[int]) -> Node:
     return node(op, (a,), Axes(gone), shape, result_dtype(op, (a.dtype,)))
 
 
-def native(name: str, a: Edge, meaning: Graph) -> Node:
-    """A native kernel of `ops.NATIVE` on the rows of an operand."""
+def native(name: str, args: tuple[Edge, ...], meaning: Graph) -> Node:
+    """A native kernel of `ops.NATIVE` on the rows of its operands."""
     (_, out) = meaning.outputs[0]
-    return node(Op.NATIVE, (a,), Kernel(name, meaning), out.shape, out.dtype)
+    return node(Op.NATIVE, args, Kernel(name, meaning), out.shape, out.dtype)
 
 
 def scan(loop: ScanLoop, args: tuple[Edge, ...]) -> Node:

@@ -176,6 +176,7 @@ class Teams:
     )
     stretch: int  # bytes of lanes that a task has at least whose teams share out a fold; 0: none do
     together: int  # rows that a team folds at a time where what they share takes more bytes than theirs; 1: no more
+    threads_together: int  # of a block that does
     blocks_together: (
         int  # of a multiprocessor, of such teams: while some of them load, others compute
     )
@@ -391,6 +392,10 @@ class RadixTiles:
 
     digit: int  # bits of a digit at most: kDigitBits
     tile: int  # elements that a block places at a time: kTile
+    parts: int  # partitions of a row by groups, at most: kParts
+    wide: int  # groups of a partition at most: kWide
+    piece: int  # elements of a row that are partitioned at a time: kPiece
+    share: int  # of a partition's elements that one block adds up: kShare
     placing: int  # blocks of a multiprocessor that move elements
     counting: int  # the same of those that only count them
     long: int  # elements of a row for which this pays, however many rows there are

@@ -76,9 +76,9 @@ def wanted_weights(
 
 def not_read(weights: Weights | Mapping[str, Array], read: set[str]) -> list[str]:
     """The names in a file, less those that are read under these names or others of theirs."""
-    is_file = isinstance(weights, Weights)
-    used = {n for name in read for n in weights.stored_names(name)} if is_file else read
-    return [name for name in weights if name not in used]
+    if isinstance(weights, Weights):
+        read = {n for name in read for n in weights.stored_names(name)}
+    return [name for name in weights if name not in read]
 
 
 def unused_weights(

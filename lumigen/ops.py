@@ -167,12 +167,23 @@ def groups(a: Any, kept: int) -> Any:
     return np.concatenate([starts(array, last + 1), places], -1)
 
 
+def sums(a: Any, values: Any, kept: int) -> Any:
+    """Of each row of numbers of groups 0, .., kept - 1: the sum of the values of each, in order; 0 of none."""
+    array, terms = np.asarray(a), np.asarray(values)
+    out: Array = np.zeros((*array.shape[:-1], kept), terms.dtype)
+    for i in np.ndindex(array.shape[:-1]):
+        here = (array[i] >= 0) & (array[i] < kept)
+        np.add.at(out[i], array[i][here].astype(np.int64), terms[i][here])
+    return out
+
+
 # What native nodes compute, beside their meaning in the twelve ops: of rows, as many results as a row of theirs has.
-NATIVE: dict[str, Callable[[Any, int], Any]] = {
+NATIVE: dict[str, Callable[..., Any]] = {
     "groups": groups,
     "order": order,
     "order_descending": order_descending,
     "starts": starts,
+    "sums": sums,
 }
 
 SOURCES = frozenset({Op.INPUT, Op.WEIGHT, Op.STATE, Op.CONST, Op.IOTA, Op.RANDOM})

@@ -123,7 +123,7 @@ class Native:
     """A kernel of `ops.NATIVE` for each point of the loops around it; `store` says what it means.
 
     It orders or groups the first `count` points of `place` by `key`, and stores what is `shown` of each; `elements` are
-    further stores of an order, with what each has of a point.
+    further stores of an order, with what each has of a point. Or it stores the sums of what is `summed`, by group.
     """
 
     kernel: str
@@ -133,6 +133,7 @@ class Native:
     key: Expr
     shown: Ix
     elements: tuple[tuple[Store, Expr], ...] = ()
+    summed: Expr | None = None
 
 
 Step = Union[Loop, Product, Native, Store]

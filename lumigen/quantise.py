@@ -1,15 +1,16 @@
-"""quantise: matrices of weights as small integers, with a scale for each block of 32.
+"""quantise: matrices of weights as small integers with scales, as a file has them or made from floats.
 
-Before: a traced model, and weights of floats.  After: each matrix is two tensors of its own and ordinary arithmetic
-over them, of which neither passes nor kernels know anything: products multiply as they read.
+Before: a traced model, and weights.  After: each matrix is tensors of its own and ordinary arithmetic over them, of
+which neither passes nor kernels know anything: products multiply as they read.
 
     weight[n, k]     weight.quants[n, k // 32, k % 32] * weight.scales[n, k // 32]
 
-A file that has such blocks already (GGUF's Q8_0 and Q4_0) keeps their values exactly.
+What a file holds so (`Weights.packed`) stays as it is; a file of Q8_0 or Q4_0 keeps its values in q8 and q4 exactly.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
@@ -29,13 +30,15 @@ from lumigen.index import ix
 from lumigen.model_weights import check_weights
 from lumigen.ops import Op
 from lumigen.weights import Weights, named_array
-from lumigen.weights.blocks import Q4_0, Q8_0
-from lumigen.weights.formats import ARRAYS, Blocks, Packed
+from lumigen.weights.formats import ARRAYS, Blocks, Packed, Plane, planes_of
 
 Array = npt.NDArray[Any]
 
 SEARCHED = np.arange(32, 45, dtype=np.float32) / 40  # of the plain scale, which is among them
-AT_A_TIME = 1 << 14  # blocks that are encoded
+NARROWED = np.arange(14, 21, dtype=np.float32) / 20  # of the range of a group, which is among them
+AT_A_TIME = 1 << 19  # elements that are encoded
+NAME = re.compile(r"q(?P<bits>[234568])(?P<affine>a?)(-(?P<group>32|64|128|row))?")
+GROUP = 32  # where a name says none
 
 
 @dataclass(frozen=True)
@@ -44,31 +47,90 @@ class Format:
 
     name: str
     blocks: Blocks
-    encode: Callable[[Array], dict[str, Array]]
+    encode: Callable[[Array, Blocks], dict[str, Array]]
 
 
-def _encode_q8(blocks: Array) -> dict[str, Array]:
-    """Symmetric: the greatest magnitude of a block is 127."""
-    scales = (np.abs(blocks).max(-1) / np.float32(127)).astype(np.float16)
-    quants = np.clip(np.rint(blocks * _reciprocal(scales)[:, None]), -127, 127)
+def format_of(name: str, columns: int) -> Format | None:
+    """The format of this name for rows of so many elements; None where its groups do not divide them.
+
+    `q4`: integers of 4 bits with a scale for 32 of them; `q4a` with a minimum as well; `q4-64`, `q4-128`, `q4-row` for
+    more of them. BadArgument for any other name.
+    """
+    found = NAME.fullmatch(name)
+    if found is None:
+        expected = (
+            f"q2, q3, q4, q5, q6 or q8, perhaps with a and with -32, -64, -128 or -row, or {FLOATS}"
+        )
+        raise BadArgument(op="compile", name="weights dtype", value=name, expected=expected)
+    bits, group = int(found["bits"]), found["group"]
+    size = columns if group == "row" else int(group or GROUP)
+    if columns % size or size % 8:
+        return None
+    if found["affine"]:
+        return Format(name, Blocks(size, planes_of(bits, size), has_minima=True), _affine)
+    if bits == 8:
+        return Format(name, Blocks(size, (Plane(8, size, is_signed=True),)), _symmetric_bytes)
+    return Format(name, Blocks(size, planes_of(bits, size), zero=1 << bits - 1), _symmetric)
+
+
+def _symmetric_bytes(x: Array, blocks: Blocks) -> dict[str, Array]:
+    """The greatest magnitude of a block is 127."""
+    del blocks
+    scales = (np.abs(x).max(-1) / np.float32(127)).astype(np.float16)
+    quants = np.clip(np.rint(x * _reciprocal(scales)[:, None]), -127, 127)
     return {"quants": quants.astype(np.int8), "scales": scales}
 
 
-def _encode_q4(blocks: Array) -> dict[str, Array]:
-    """Symmetric, of -8 to 7: the scale of those searched whose values are nearest, by the sum of squares."""
-    at = np.abs(blocks).argmax(-1)
-    plain = np.take_along_axis(blocks, at[:, None], -1)[:, 0] / np.float32(-8)
-    best = np.full(len(blocks), np.inf, np.float32)
-    scales = np.zeros(len(blocks), np.float16)
-    quants = np.zeros(blocks.shape, np.uint8)
+def _symmetric(x: Array, blocks: Blocks) -> dict[str, Array]:
+    """Of -8 to 7, say: the scale of those searched whose values are nearest, by the sum of squares."""
+    at = np.abs(x).argmax(-1)
+    plain = np.take_along_axis(x, at[:, None], -1)[:, 0] / np.float32(-blocks.zero)
+    best = np.full(len(x), np.inf, np.float32)
+    scales = np.zeros(len(x), np.float16)
+    quants = np.zeros(x.shape, np.uint8)
     for share in SEARCHED:
         tried = (plain * share).astype(np.float16)
-        found = np.clip(np.rint(blocks * _reciprocal(tried)[:, None]) + 8, 0, 15)
-        apart = (found - 8) * tried.astype(np.float32)[:, None] - blocks
+        wanted = np.rint(x * _reciprocal(tried)[:, None]) + blocks.zero
+        found = np.clip(wanted, 0, 2 * blocks.zero - 1)
+        apart = (found - blocks.zero) * tried.astype(np.float32)[:, None] - x
         error = (apart * apart).sum(-1)
         nearer = error < best
         best[nearer], scales[nearer], quants[nearer] = error[nearer], tried[nearer], found[nearer]
-    return {"quants": quants[:, :16] | quants[:, 16:] << 4, "scales": scales}
+    return {"scales": scales, **blocks.planed(quants)}
+
+
+def _affine(x: Array, blocks: Blocks) -> dict[str, Array]:
+    """Of 0 to 15, say: of ranges around the middle, the line through their integers that is nearest."""
+    most = (1 << sum(plane.bits for plane in blocks.planes)) - 1
+    low, high = x.min(-1), x.max(-1)
+    best = np.full(len(x), np.inf, np.float32)
+    scales, minima = np.zeros(len(x), np.float16), np.zeros(len(x), np.float16)
+    quants = np.zeros(x.shape, np.uint8)
+    for share in NARROWED:
+        cut = (1 - share) / 2 * (high - low)
+        first = np.clip(_places(x, (high - low) * share / most, low + cut), 0, most)
+        scale, least = _line(x, first)
+        tried, lowest = scale.astype(np.float16), least.astype(np.float16)
+        found = np.clip(_places(x, tried, lowest), 0, most)
+        meant = found * tried.astype(np.float32)[:, None] + lowest.astype(np.float32)[:, None]
+        error = np.square(meant - x).sum(-1)
+        nearer = error < best
+        best[nearer], scales[nearer], minima[nearer] = error[nearer], tried[nearer], lowest[nearer]
+        quants[nearer] = found[nearer]
+    return {"scales": scales, "minima": minima, **blocks.planed(quants)}
+
+
+def _places(x: Array, scale: Array, least: Array) -> Array:
+    return np.rint((x - least.astype(np.float32)[:, None]) * _reciprocal(scale)[:, None])
+
+
+def _line(x: Array, q: Array) -> tuple[Array, Array]:
+    """The scale and the minimum with which integers are nearest to the numbers, by the sum of squares."""
+    middle, mean = q.mean(-1, keepdims=True), x.mean(-1, keepdims=True)
+    spread = np.square(q - middle).sum(-1)
+    shared = ((q - middle) * (x - mean)).sum(-1)
+    scale = np.divide(shared, spread, out=np.zeros_like(spread), where=spread > 0)
+    return scale, mean[:, 0] - scale * middle[:, 0]
 
 
 def _reciprocal(scales: Array) -> Array:
@@ -76,7 +138,6 @@ def _reciprocal(scales: Array) -> Array:
     return np.divide(1, wide, out=np.zeros_like(wide), where=wide != 0)
 
 
-FORMATS = {f.name: f for f in (Format("q8", Q8_0, _encode_q8), Format("q4", Q4_0, _encode_q4))}
 FLOATS = f32.name  # the weights dtype that leaves no blocks
 
 
@@ -131,6 +192,11 @@ def worst(errors: Sequence[Error], name: str) -> str:
     return f"{each}; farthest from its floats, by {most.apart:.2%} of its norm, is {most.name}"
 
 
+def each(errors: Sequence[Error]) -> list[str]:
+    """The errors in a line for each matrix, the farthest first."""
+    return [f"{e.apart:7.2%}  {e.name}" for e in sorted(errors, key=lambda e: -e.apart)]
+
+
 @dataclass(frozen=True)
 class Quantised:
     """A model over quantised weights; these if floats were given, and the error that was made in each matrix."""
@@ -162,7 +228,7 @@ def quantised(
     name: str | None,
     keep: Sequence[str] = (),
 ) -> Quantised:
-    """Matrices whose rows are whole blocks, as blocks of the format `name`; others stay as they are.
+    """Matrices whose rows are whole groups, in the format `name` (`format_of`); others stay as they are.
 
     Without a name, those that the file holds in fields of few bits stay in these; `f32` makes floats of them.
     `keep` has names that stay floats, or parts of them between dots, or patterns such as `*.w2.*`. BadArgument for a
@@ -174,15 +240,11 @@ def quantised(
         return _as_stored(traced, weights, keep)
     if name == FLOATS:
         return Quantised(traced, weights, ())
-    if name not in FORMATS:
-        expected = f"one of {', '.join((*FORMATS, FLOATS))}"
-        raise BadArgument(op="compile", name="weights dtype", value=name, expected=expected)
-    form = FORMATS[name]
-    chosen = {
-        w.name: w for w in traced.weights if _is_matrix(w, form) and not _is_kept(w.name, keep)
-    }
+    found = {w.name: format_of(name, w.shape[-1]) for w in traced.weights if _is_matrix(w)}
+    forms = {n: form for n, form in found.items() if form and not _is_kept(n, keep)}
     if weights is None:
-        nothing = {n: form.blocks.packed(name, w.shape, _no_numbers) for n, w in chosen.items()}
+        shapes = {w.name: w.shape for w in traced.weights}
+        nothing = {n: f.blocks.packed(name, shapes[n], _no_numbers) for n, f in forms.items()}
         return Quantised(over_fields(traced, nothing), None, ())
     if not isinstance(weights, Weights):
         weights = {each: named_array("compile", each, a) for each, a in weights.items()}
@@ -192,10 +254,10 @@ def quantised(
     errors: list[Error] = []
     for w in traced.weights:
         array = np.asarray(weights[w.name])
-        if w.name not in chosen:
+        if w.name not in forms:
             read[w.name] = array
             continue
-        packed[w.name], error = encoded(w.name, array, form)
+        packed[w.name], error = encoded(w.name, array, forms[w.name])
         read |= {f"{w.name}.{field}": packed[w.name].read(field) for field in packed[w.name].fields}
         errors.append(error)
     return Quantised(over_fields(traced, packed), read, tuple(errors))
@@ -213,16 +275,17 @@ def encoded(name: str, weight: Array, form: Format) -> tuple[Packed, Error]:
         for field, (shape, dtype) in form.blocks.fields().items()
     }
     size = apart = 0.0
-    for i in range(0, len(blocks), AT_A_TIME):
-        part = blocks[i : i + AT_A_TIME].astype(np.float32)
+    step = max(1, AT_A_TIME // form.blocks.items)
+    for i in range(0, len(blocks), step):
+        part = blocks[i : i + step].astype(np.float32)
         with np.errstate(over="ignore", invalid="ignore"):
-            fields = form.encode(part)
+            fields = form.encode(part, form.blocks)
         if not np.isfinite(part).all() or not np.isfinite(fields["scales"]).all():
             value = f"{name}, which has numbers that are not finite or above what f16 scales"
             expected = "finite numbers; keep this one as it is (--keep)"
             raise BadArgument(op="compile", name="a weight", value=value, expected=expected)
         for field, array in fields.items():
-            out[field][i : i + AT_A_TIME] = array
+            out[field][i : i + step] = array
         size += float(np.square(part, dtype=np.float64).sum())
         meant = form.blocks.values(fields, ARRAYS).reshape(part.shape)
         apart += float(np.square(meant - part, dtype=np.float64).sum())
@@ -237,9 +300,8 @@ def _check_keep(traced: Traced, keep: Sequence[str]) -> None:
             raise BadArgument(op="compile", name="keep", value=pattern, expected=expected)
 
 
-def _is_matrix(w: WeightSpec, form: Format) -> bool:
-    """Whether it is a matrix whose rows are whole blocks."""
-    return w.dtype is f32 and len(w.shape) > 1 and w.shape[-1] % form.blocks.items == 0
+def _is_matrix(w: WeightSpec) -> bool:
+    return w.dtype is f32 and len(w.shape) > 1
 
 
 def _is_kept(name: str, keep: Sequence[str]) -> bool:

@@ -277,6 +277,14 @@ class Region:
         return tuple(seen)
 
 
+def rows_of(region: Region) -> tuple[Buffer, ...]:
+    """What a native kernel reads: the rows that it orders or groups; then the values of their elements that it sums."""
+    found = Region(region.stores[:1]).reads()
+    return (
+        tuple(sorted(found, key=lambda b: b.dtype.is_float)) if region.native == "sums" else found
+    )
+
+
 def _sources_in(i: Ix) -> Iterator[Buffer]:
     """The buffers whose integers an index expression reads."""
     for atom in i.atoms():

@@ -580,6 +580,7 @@ class GroupPlaces:
 
     The groups are 0, .., `groups` - 1; the first `groups` + 1 elements are counts, then come as many places as there
     are, if they are `placed`. Points of no group come before the first one or after the last one, equal ones by place.
+    If values are `summed`, `dst` has instead the sum of each group.
     """
 
     dst: Buffer
@@ -588,6 +589,7 @@ class GroupPlaces:
     place: Axis
     value: Expr
     placed: bool = True
+    summed: Expr | None = None
 
 
 @dataclass(frozen=True)
@@ -596,7 +598,9 @@ class GroupRows:
 
     Tasks share the chunks of each row. What they leave each other is in `shared`: keys (rows, places), pairs of keys
     and places between passes, and counts of digits; or, if places are not `placed`, counts of groups and
-    of chunks. The last one counts their tasks, and is 0 after all of them.
+    of chunks; or, of sums, elements by partition and their values, where those of each lie, how many they are, and sums
+    of their parts.
+    The last one counts their tasks, and is 0 after all of them.
     """
 
     dst: Buffer
@@ -607,6 +611,7 @@ class GroupRows:
     chunks: Ix
     shared: tuple[Buffer, ...]
     placed: bool = True
+    summed: Expr | None = None
 
     @property
     def drawn(self) -> Buffer:
@@ -705,7 +710,6 @@ class TileKind(Enum):
     PAIR = "pair"  # the same of two products that share their rows
     FMA = "fma"  # threads, from a ring of stages
     ROLES = "roles"  # warpgroups, which other warps bring tiles
-    MADE = "made"  # the same, where other warps compute an operand
     SPLIT = "split"  # the same, blocks of a cluster sharing a tile by its depth
     CASCADE = "cascade"  # two products, the first one's result being an operand of the second
     CASCADE_ROLES = "cascade_roles"  # the same, by warpgroups which other warps bring tiles

@@ -1235,6 +1235,7 @@ row(
         "p_": x.index_reduce(0, i, s, "prod"),
         "w_": (x > 0).index_put((i,), s > 0, accumulate=True),
         "n_": x[:, 0].scatter_add(0, i, x.new_ones(i.shape[0])),
+        "o_": x[:, 1].scatter_add(0, i, s[:, 2]),
     },
     (2 * M, 3),
     spec(N, dtype=i64, range=(-4, 60)),

@@ -87,7 +87,7 @@ def specs(dtype: DType) -> dict[str, Any]:
 
 
 def grouped(model: Any) -> bool:
-    return any(k.region.native == "groups" for k in model.kernels)
+    return any(k.region.native in ("groups", "sums") for k in model.kernels)
 
 
 @pytest.mark.filterwarnings("ignore:index_reduce")
@@ -198,6 +198,28 @@ def test_groups_are_what_their_meaning_says(dtype: DType) -> None:
     np.testing.assert_array_equal(found, meant)
     np.testing.assert_array_equal(found, NATIVE["groups"](i, 5 + 1 + 17))
     np.testing.assert_array_equal(found[:, :6], [[(row < g).sum() for g in range(6)] for row in i])
+
+
+@pytest.mark.parametrize("device", TARGETS)
+@pytest.mark.parametrize("n", [17, 5000])
+def test_sums_are_what_their_meaning_says(device: str, n: int) -> None:
+    """What reaches past both ends is left out; a group of none has 0."""
+
+    def function(i: lg.Tensor, v: lg.Tensor) -> lg.Tensor:
+        return i.of(native.sums(i.edge, v.edge, ix(9)))
+
+    specs = {"i": lg.spec(2, n, dtype=lg.i64), "v": lg.spec(2, n)}
+    rng = np.random.default_rng(2)
+    i, v = rng.integers(-3, 8, (2, n)), rng.normal(size=(2, n)).astype(np.float32)
+    model, graph = lowered(function, TARGETS[device].device, **specs), traced(function, **specs)
+    want = [[v[r][i[r] == g].astype(np.float64).sum() for g in range(9)] for r in range(2)]
+    for brute in (False, True):
+        (found,) = evaluate(graph, {"i": i, "v": v}, {}, brute=brute).values()
+        np.testing.assert_allclose(found, want, 1e-4, 1e-4)
+    (found,) = run_entry(model, {"i": i, "v": v}, {}).values()
+    np.testing.assert_allclose(found, want, 1e-4, 1e-4)
+    together = [s for k in model.kernels for s in k.program.body if isinstance(s, GroupRows)]
+    assert len(together) == (device == "cuda")
 
 
 @pytest.mark.parametrize("device", TARGETS)
@@ -328,7 +350,7 @@ def test_blocks_group_long_rows_together(groups: int) -> None:
 
 
 @pytest.mark.parametrize("device", TARGETS)
-@pytest.mark.parametrize("name", ["scatter_add", "amax", "index_add", "columns"])
+@pytest.mark.parametrize("name", ["amax", "index_add", "columns"])
 def test_a_place_visits_its_own_elements_alone(name: str, device: str) -> None:
     """The loop of a reduction goes from where a place's elements begin to where they end."""
     x, s = lg.spec(5000, 3), lg.spec(12000, 3)

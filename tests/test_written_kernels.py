@@ -85,6 +85,14 @@ def scatter_add(x: Any, ids: Any) -> Any:
     return lg.zeros(20, 8).index_add(0, ids, x)
 
 
+def neighbours(x: Any, i: Any, j: Any) -> Any:
+    return lg.zeros(20, 8).index_add(0, j, x[i])
+
+
+def add_singles(x: Any, i: Any, v: Any) -> Any:
+    return x.scatter_add(1, i, v)
+
+
 def recurrent(x: Any) -> Any:
     return lg.scan(lambda h, e: (h * 0.9 + e, h), x[0], x)[1]
 
@@ -141,6 +149,14 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     ),
     "gather": (lambda x, ids: x[ids] * 2, {"x": spec(50, 8), "ids": ids(49)}),
     "scatter_add": (scatter_add, {"x": spec(ROWS, 8), "ids": ids(19)}),
+    "neighbours": (
+        neighbours,
+        {"x": spec(20, 8), "i": spec(ROWS, dtype=lg.i64), "j": spec(ROWS, dtype=lg.i64)},
+    ),
+    "add_singles": (
+        add_singles,
+        {"x": spec(2, 700), "i": spec(2, 900, dtype=lg.i64), "v": spec(2, 900)},
+    ),
     "cumsum": (lambda x: x.cumsum(1), {"x": spec(ROWS, 12)}),
     "cumsum_long": (lambda x: x.cumsum(1), {"x": spec(ROWS, 4096)}),
     "recurrent": (recurrent, {"x": spec(ROWS, 12)}),
@@ -221,6 +237,7 @@ KERNELS = {
     "gather.cpp": Row("gather", "cpu", "simt"),
     "scatter_groups.cpp": Row("scatter_add", "cpu", "groups"),
     "scatter_add.cpp": Row("scatter_add", "cpu", "simt"),
+    "scatter_sums.cpp": Row("add_singles", "cpu", "groups"),
     "cumsum.cpp": Row("cumsum", "cpu", "simt"),
     "cumsum_long.cpp": Row("cumsum_long", "cpu", "simt"),
     "recurrent.cpp": Row("recurrent", "cpu", "simt", 1),
@@ -260,6 +277,8 @@ KERNELS = {
     "counts_long.cu": Row("counts_long", AMPERE, "groups"),
     "sort_long.cu": Row("sort_long", AMPERE, "order"),
     "scatter_add.cu": Row("scatter_add", AMPERE, "simt"),
+    "neighbours.cu": Row("neighbours", AMPERE, "simt"),
+    "scatter_sums.cu": Row("add_singles", AMPERE, "groups"),
     "cumsum.cu": Row("cumsum", AMPERE, "simt"),
     "cumsum_long.cu": Row("cumsum_long", AMPERE, "simt"),
     "recurrent.cu": Row("recurrent", AMPERE, "simt", 1),

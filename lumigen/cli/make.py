@@ -36,7 +36,7 @@ from lumigen.original import check as compared
 from lumigen.page import page_of, write_page
 from lumigen.printer.amount import duration, number, size
 from lumigen.progress import Stages
-from lumigen.quantise import FLOATS, FORMATS, quantised, worst
+from lumigen.quantise import each, quantised, worst
 from lumigen.search.equal import LACKING, described, proposed
 from lumigen.summary import Summary
 from lumigen.target import parse_target
@@ -109,8 +109,14 @@ def new(name: str, as_json: bool) -> None:
 )
 @click.option(
     "--weights-dtype",
-    type=click.Choice([*FORMATS, FLOATS]),
-    help="Store matrices of weights in blocks of 8 or 4 bits, or blocks of a file as floats.",
+    metavar="FORMAT",
+    help="Store matrices of weights in few bits, as q8, q4, q4a-64 or q5-row; f32: as floats.",
+)
+@click.option(
+    "--errors",
+    "with_errors",
+    is_flag=True,
+    help="With --weights-dtype: say of each matrix how far it is from its floats.",
 )
 @click.option(
     "--keep",
@@ -149,6 +155,7 @@ def compile_command(
     numerics: str | None,
     schedules: str | None,
     weights_dtype: str | None,
+    with_errors: bool,
     keep: tuple[str, ...],
     explain: bool,
     check: bool,
@@ -175,12 +182,13 @@ def compile_command(
                 checked = check_of() if check_of else compared(model)
             if not as_json:
                 result(f"{as_rows(checked)}\n")
-        traced, errors = model.trace(), ""
+        traced, errors, lines = model.trace(), "", list[str]()
         if weights_dtype or opened is not None:
             with stages.stage("quantise"):
                 found = quantised(traced, opened, weights_dtype, keep)
             traced, opened = found.traced, found.weights
             errors = worst(found.errors, weights_dtype or "")
+            lines = each(found.errors) if with_errors else lines
         summary = compile_project(
             traced,
             directory=Path(output) if output else None,
@@ -200,7 +208,7 @@ def compile_command(
             numerics=numerics,
             isa=isa,
         )
-    for note in filter(None, (way, errors, summary.note, *stages.said)):
+    for note in filter(None, (way, errors, *lines, summary.note, *stages.said)):
         say(f"note: {note}")
     if summary.kept and summary.weights:
         say(f"note: {summary.kept}")

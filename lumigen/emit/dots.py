@@ -22,7 +22,7 @@ MOST = 1 << 16  # that is added
 
 
 @dataclass(frozen=True)
-class Dot:
+class DotOfLanes:
     """Lanes of rest * (integers + more), and what all lanes are multiplied by."""
 
     rest: Expr
@@ -31,7 +31,7 @@ class Dot:
     scale: Expr | None
 
 
-def find_dot(e: Expr, lanes: Axis) -> Dot | None:
+def find_dot(e: Expr, lanes: Axis) -> DotOfLanes | None:
     """The value as a product of small integers with something else that varies; None if it is of another form."""
     factors = list(_factors(e))
     varying = [x for x in factors if lanes in free_axes(x)]
@@ -40,7 +40,7 @@ def find_dot(e: Expr, lanes: Axis) -> Dot | None:
     if len(small) != 1 or len(varying) < 2:
         return None
     rest = [x for x in varying if x is not small[0]]
-    return Dot(_product(rest), *added(small[0]), _product(shared) if shared else None)
+    return DotOfLanes(_product(rest), *added(small[0]), _product(shared) if shared else None)
 
 
 def added(e: Expr) -> tuple[Expr, float]:

@@ -78,6 +78,11 @@ def element_of(e: Read, text: str) -> Text:
     return Text(f"{text} != 0", LOOSE) if e.dtype is boolean else Text(text)
 
 
+def _has_elements(b: Buffer) -> bool:
+    """Whether a buffer has an element, whatever the dims are."""
+    return all((e.bounds()[0] or 0) > 0 for e in b.dims)
+
+
 @dataclass(frozen=True)
 class Renderer:
     """Renders expressions in a scope whose lane axis is `lanes` (None: scalar code).
@@ -94,6 +99,7 @@ class Renderer:
     wraps: bool = True  # signed integers do, which C++ leaves undefined and a switch defines
     place: str = WIDE  # the type in which places are computed
     widens: bool = False  # dims and axes, which are of a narrower type
+    early: bool = False  # what conditions that are data choose is read before they are known
     uses: Uses = field(default_factory=Uses)  # what is spelled in a statement adds to them
 
     def use(self, name: str) -> str:
@@ -200,6 +206,9 @@ class Renderer:
         if isinstance(e, Holds):
             return Text(" && ".join(self._all_hold(e.conditions)), LOOSE)
         if isinstance(e, Choose):
+            early = self._early(e)
+            if early is not None:
+                return early
             parts = [self.scalar(x).within(SUM) for x in (e.condition, e.then, e.otherwise)]
             return Text(f"{parts[0]} ? {parts[1]} : {parts[2]}", LOOSE)
         if isinstance(e, Prim):
@@ -313,6 +322,9 @@ class Renderer:
             return Text(f"splat({self.scalar(e).code})")
         if isinstance(e, Local):
             return Text(self.use(e.name), WORD)
+        early = self._early(e)
+        if early is not None:
+            return early
         if isinstance(e, Choose) and self._is_shared(e):
             if is_of_bytes(e):
                 sides = f"{self.vector(e.then).code}, {self.vector(e.otherwise).code}"
@@ -390,6 +402,33 @@ class Renderer:
         fill = literal(e.otherwise.value, f32)
         inside = f"{self.index(begin)}, {last}, {fill}, {self.use('lanes')}"
         return Text(f"load_between({where}, {inside})")
+
+    def _early(self, e: Expr) -> Text | None:
+        """A read where integers from memory say so, else a constant: of the first element, in place of none.
+
+        So that many such reads go out together; None where there may be no element, or none as wide.
+        """
+        if not self.early or not isinstance(e, Choose) or not isinstance(e.then, Read):
+            return None
+        read, fill = e.then, e.otherwise
+        asked = e.condition.conditions if isinstance(e.condition, Holds) else ()
+        is_data = any(isinstance(a, Lookup) for c in asked for a in c.slack.atoms())
+        if not is_data or not isinstance(fill, Const) or not _has_elements(read.source):
+            return None
+        holds, at = self.scalar(e.condition).code, address(read.source, read.at)
+        base = f"{holds}, {self.use(str(read.source))}, {self.index(at)}"
+        if self.lanes is None or self.lanes not in free_axes(e):
+            if is_half(read.source.dtype) or read.source.dtype is boolean:
+                return None
+            return Text(f"load_where({base}, {literal(fill.value, read.source.dtype)})")
+        if self.lanes in free_axes(e.condition) or computed_in(read.source.dtype) != "float":
+            return None
+        if read.at[-1] != ix(self.lanes) or read.source.dims[-1] is not self.lanes.extent:
+            return None
+        moved = self.moved(read.source, at)
+        base = f"{holds}, {self.use(str(read.source))}, {self.index(self.first_of(at))}"
+        name = f"load_where{suffix(read.source.dtype)}"
+        return Text(f"{name}({base}, {literal(fill.value, f32)}, {moved})")
 
     def first_of(self, at: Ix) -> Ix:
         """The place of the first of neighbours."""

@@ -66,6 +66,7 @@ from lumigen.region import (
     indices_of,
     local,
     reduce,
+    rows_of,
     substitute,
     walk,
 )
@@ -144,13 +145,21 @@ def _order_of(root: _Scope, kernel: LoweredKernel, dst: Buffer, element: Axis) -
 
 def _rows_of(root: _Scope, region: Region, dst: Buffer, element: Axis) -> None:
     """Lines that return an entry of the groups of a row, or a place in the order of a whole one."""
-    (source,) = region.reads()
+    source, *values = rows_of(region)
     kept, count = dst.dims[-1], source.dims[-1]
     start, rank = ix(element) // kept * count, ix(element) % kept
     root.lines += [
         f"const int64_t start = {root.index(start)};",
         f"const auto row = [&](int64_t place) {{ return {root.names.buffer(source)}(start + place); }};",
     ]
+    for b in values:
+        function, read = root.names.ours("sum_of_group"), root.names.buffer(b)
+        root.lines += [
+            f"const auto value = [&](int64_t place) {{ return {read}(start + place); }};",
+            f"return {function}({root.index(rank)}, {root.index(count)}, row, value);",
+        ]
+    if values:
+        return
     if region.native in ("groups", "starts"):
         groups = kept - 1 if region.native == "starts" else kept - count - 1
         sizes = f"{root.index(groups)}, {root.index(count)}"

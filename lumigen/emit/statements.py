@@ -18,10 +18,10 @@ from lumigen.emit.expression import (
 from lumigen.emit.lines import Lines, joined, used
 from lumigen.emit.packets import Packets
 from lumigen.errors import LoweringFailed
-from lumigen.index import Axis, Ix, ix
+from lumigen.index import Axis, Ix, Lookup, ix
 from lumigen.lower.scope import address
 from lumigen.ops import Op
-from lumigen.region import Expr, Local, Monoid, Prim, Read, index, prim
+from lumigen.region import Expr, Local, Monoid, Prim, Read, free_axes, index, prim
 from lumigen.tile import (
     Accumulate,
     Accumulator,
@@ -120,7 +120,10 @@ class Statements:
 
     def renderer(self, lanes: Axis | None) -> Renderer:
         wraps = self.dialect.wraps
-        return Renderer(self.dims, lanes, packets=self.packets, wraps=wraps, place=self.place)
+        early = self.packets is not None
+        return Renderer(
+            self.dims, lanes, packets=self.packets, wraps=wraps, place=self.place, early=early
+        )
 
     def statement(self, s: Stmt, r: Renderer) -> Lines:
         match s:
@@ -206,6 +209,8 @@ class Statements:
                 return r.lines(self._row(f"order_row<{how}>", s, s.kept, r))
             case GroupPlaces():
                 how = f"<{self.place}>" if self.dialect.counts else ""
+                if s.summed is not None:
+                    return r.lines(self._row(f"sum_row{how}", s, s.groups, r, s.summed))
                 function = "group_row" if s.placed else "group_starts"
                 return r.lines(self._row(f"{function}{how}", s, s.groups, r))
             case GroupRows() | OrderRows():
@@ -215,25 +220,34 @@ class Statements:
 
     def _rows(self, s: GroupRows | OrderRows, r: Renderer) -> str:
         """A call that groups or orders all rows, by a function of the row and the place in it."""
-        r.uses.headers.add("groups.cuh" if isinstance(s, GroupRows) else "orders.cuh")
+        is_sum = isinstance(s, GroupRows) and s.summed is not None
+        grouping = "group_sums.cuh" if is_sum else "groups.cuh"
+        r.uses.headers.add(grouping if isinstance(s, GroupRows) else "orders.cuh")
+        values, sizes = [s.value], (s.row.extent, s.place.extent, s.chunks)
         if isinstance(s, GroupRows):
             function = "group_rows" if s.placed else "count_rows"
             sizes = (s.row.extent, s.groups, s.place.extent, s.chunks)
+            if s.summed is not None:
+                function, sizes, values = "sum_rows", sizes[:-1], [s.value, s.summed]
         else:
             function = f"order_rows<{_way(s)}>"
-            sizes = (s.row.extent, s.place.extent, s.chunks, ix(s.bits))
+            sizes = (*sizes, ix(s.bits))
         memory = ", ".join(r.use(str(b)) for b in s.shared)
         at = ", ".join(f"{self.place} {axis.name}" for axis in (s.row, s.place))
-        value = f"[&]({at}) {{ return {r.scalar(s.value).code}; }}"
+        each = ", ".join(f"[&]({at}) {{ return {r.scalar(value).code}; }}" for value in values)
         return (
-            f"{function}({r.use(str(s.dst))}, {', '.join(map(r.index, sizes))}, {memory}, {value});"
+            f"{function}({r.use(str(s.dst))}, {', '.join(map(r.index, sizes))}, {memory}, {each});"
         )
 
-    def _row(self, function: str, s: Order | GroupPlaces, count: Ix, r: Renderer) -> str:
-        """A call that puts the places of a row into an order, which a function of the place decides."""
-        dst = r.pointer(s.dst, address(s.dst, s.at))
-        key = f"[&]({self.place} {s.place.name}) {{ return {r.scalar(s.value).code}; }}"
-        return f"{function}({dst}, {r.index(count)}, {r.index(s.place.extent)}, {key});"
+    def _row(
+        self, function: str, s: Order | GroupPlaces, count: Ix, r: Renderer, *more: Expr
+    ) -> str:
+        """A call that puts the places of a row into an order, which a function of the place decides; or sums by it."""
+        dst, place = r.pointer(s.dst, address(s.dst, s.at)), f"{self.place} {s.place.name}"
+        values = (f"[&]({place}) {{ return {r.scalar(e).code}; }}" for e in (s.value, *more))
+        return (
+            f"{function}({dst}, {r.index(count)}, {r.index(s.place.extent)}, {', '.join(values)});"
+        )
 
     def _selected(self, s: Order, way: str, r: Renderer) -> Lines:
         """A call with what is stored of each of the first places of a row that a team holds."""
@@ -276,6 +290,9 @@ class Statements:
             return self._for_lanes(s, r)
         if s.parts:
             return self._for_points(s, r)
+        run = _folded_run(s) if self.packets is not None else None
+        if run is not None and (run.lanes is None or run.into not in self.finished - self.of_teams):
+            return self._run(s, run, r)
         axis, start, hi = s.axis.name, r.index(s.lo), r.index(s.hi)
         step = f"{axis} += {s.step}" if s.step != 1 else f"++{axis}"
         if s.dealt:
@@ -295,6 +312,18 @@ class Statements:
         unrolled = [f"#pragma unroll {together}"] if sums else []
         head = f"for ({self.place} {axis} = {start}; {axis} < {hi}; {step}) {{"
         return r.lines(*unrolled, head, inner.indented(), "}")
+
+    def _run(self, s: For, fold: Accumulate, r: Renderer) -> Lines:
+        """A fold from one place to another that memory has: what some of its points read goes out together."""
+        lets = self.lines(s.body[:-1], r.lanes)
+        inner = self.renderer(r.lanes)
+        value = inner.vector(fold.value) if fold.lanes else inner.scalar(fold.value)
+        body = joined([lets, inner.lines(f"return {value.code};")])
+        name, how = r.use(fold.into.name), "add" if fold.monoid is Monoid.SUM else "max"
+        ends = f"{r.index(s.lo)}, {r.index(s.hi)}"
+        function = f"[&]({self.place} {s.axis.name}) {{"
+        head = f"{name} = {how}_run<{self.place}>({name}, {ends}, {function}"
+        return r.lines(head, body.indented(), "});")
 
     def _for_lanes(self, s: For, r: Renderer) -> Lines:
         axis, over = s.axis.name, r.index(s.hi - s.lo)
@@ -387,6 +416,16 @@ class Statements:
         store = f"store_strided{suffix(s.dst.dtype)}"
         value, lanes = r.vector(s.value).code, r.use("lanes")
         return f"{store}({where}, {r.index(factor)}, {value}, {lanes});"
+
+
+def _folded_run(s: For) -> Accumulate | None:
+    """The one fold of floats in a loop whose ends are read from memory, behind values that it names."""
+    *lets, last = s.body
+    if s.dealt or s.step != 1 or not isinstance(last, Accumulate) or last.into.dtype is not f32:
+        return None
+    ends = (*s.lo.atoms(), *s.hi.atoms())
+    is_run = any(isinstance(a, Lookup) for a in ends) and s.axis in free_axes(last.value)
+    return last if is_run and all(isinstance(x, Let) for x in lets) else None
 
 
 def _terms(e: Expr) -> list[Expr]:

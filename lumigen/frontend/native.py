@@ -43,7 +43,7 @@ def order(a: Edge, kept: Ix, *, descending: bool = False) -> Edge:
     rows = _stored(a)
     name = "order_descending" if descending else "order"
     meant = meaning(rows, kept, descending=descending)
-    return emit(native(name, rows, meant))
+    return emit(native(name, (rows,), meant))
 
 
 def groups(a: Edge, count: Ix) -> Edge:
@@ -55,14 +55,28 @@ def groups(a: Edge, count: Ix) -> Edge:
     rows = _stored(a)
     given, keys, below = _below(rows, count)
     out = cat([below, _places(keys, rows.shape[-1], descending=False)], len(rows.shape) - 1)
-    return emit(native("groups", rows, Graph((given,), (("groups", out),))))
+    return emit(native("groups", (rows,), Graph((given,), (("groups", out),))))
 
 
 def starts(a: Edge, count: Ix) -> Edge:
     """The first count + 1 of these alone: where the places of each group begin, and where those of the last one end."""
     rows = _stored(a)
     given, _, below = _below(rows, count)
-    return emit(native("starts", rows, Graph((given,), (("starts", below),))))
+    return emit(native("starts", (rows,), Graph((given,), (("starts", below),))))
+
+
+def sums(a: Edge, values: Edge, count: Ix) -> Edge:
+    """Of each row of (.., n) integers, and of as many values, the sum of those of each group, (.., count)."""
+    rows, terms = _stored(a), _stored(values)
+    given = source(Op.INPUT, "rows", rows.shape, rows.dtype)
+    summed = source(Op.INPUT, "values", terms.shape, terms.dtype)
+    rank, n = len(rows.shape), rows.shape[-1]
+    wide = (*rows.shape[:-1], count, n)  # (.., g, i)
+    key = expand("sums", with_ones(cast(edge(given), i64), (rank - 1,)), wide)
+    group = expand("sums", _counting(count, rank, rank - 1), wide)
+    value = expand("sums", with_ones(edge(summed), (rank - 1,)), wide)
+    out = reduce_sum(select(eq(key, group), value), (rank,))
+    return emit(native("sums", (rows, terms), Graph((given, summed), (("sums", out),))))
 
 
 def _below(rows: Edge, count: Ix) -> tuple[Node, Edge, Edge]:

@@ -13,13 +13,13 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from lumigen.dtype import i64
+from lumigen.dtype import f32, f64, i64
 from lumigen.errors import BadArgument, ShapeMismatch
 from lumigen.frontend import indexing, movement, native
 from lumigen.frontend.arrangement import counting
 from lumigen.frontend.looping import scanned
 from lumigen.frontend.operand import Value, choice, filled, is_tensor, raw, where, zeros_like
-from lumigen.frontend.primitive import Extent, Scalar, broadcast_shape, fill
+from lumigen.frontend.primitive import Extent, Scalar, broadcast_shape, fill, size
 from lumigen.frontend.sorting import taken
 from lumigen.frontend.trace import fail
 from lumigen.graph import Edge
@@ -121,7 +121,7 @@ class _Places:
             total = base | self.added(src) if x.dtype.is_bool else base + self.added(src)
             if how == "sum":
                 return total
-            count = self.count() + (1 if include_self else 0)
+            count = self.sizes() + (1 if include_self else 0)
             count = count.clamp(min=1).type_as(x)
             return total / count if x.dtype.is_float else total // count
         if how == "prod":
@@ -166,7 +166,10 @@ class _Groups(_Places):
         count, n = self.input.extents[self.d], at.extents[-1]
         self.index = _narrowed(at)
         groups = self.rows_of(native.groups, count)
-        self.order = groups.narrow(-1, count + 1, n)  # (.., elements)
+        places = groups.narrow(-1, count + 1, n)
+        self.order = places.minimum(
+            places.of(size(n - 1))
+        )  # (.., elements); a place is below n, and a count may be n
         self.first = groups.narrow(-1, 0, count)  # (.., places)
         self.end = groups.narrow(-1, 1, count)
         number = counting(at, n)
@@ -185,11 +188,29 @@ class _Groups(_Places):
         return _at(self.written(src), self.order).unsqueeze(self.d)
 
     def added(self, src: Tensor) -> Tensor:
-        """Of what is the same for all elements nothing is read."""
-        if src.dtype.is_bool or not _is_same(src, self.d):
+        """Of what is the same for all elements nothing is read; single elements are added where they go."""
+        if not src.dtype.is_bool and not _is_same(src, self.d):
+            return self.summed(src) if self.are_single(src) else super().added(src)
+        if src.dtype.is_bool:
             return super().added(src)
         value, sizes = self.written(src).narrow(-1, 0, 1).movedim(-1, self.d), self.sizes()
         return where(sizes > 0, sizes.type_as(value) * value, _as(value, 0))  # not 0 * inf
+
+    def are_single(self, src: Tensor) -> bool:
+        """Whether each row of elements has indices of its own: floats that 32 bits hold."""
+        shared = zip(self.index.extents[:-1], self.written(src).extents[:-1], strict=True)
+        is_float = self.input.dtype.is_float and self.input.dtype is not f64
+        return is_float and all(own is e for own, e in shared)
+
+    def summed(self, src: Tensor) -> Tensor:
+        """The sum of what goes to each place, by a native kernel."""
+        *rows, n = self.index.extents
+        several = [e for e in rows if e != 1]
+        index = self.index.reshape(*several, n)
+        values = self.written(src).to(f32).reshape(*several, n)
+        count = self.input.extents[self.d]
+        found = self.input.of(native.sums(index.edge, values.edge, count))
+        return found.reshape(*rows, count).movedim(-1, self.d).type_as(self.input)
 
     def sizes(self) -> Tensor:
         """How many elements go to each place, where nothing else of them counts."""

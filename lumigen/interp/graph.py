@@ -278,7 +278,7 @@ class _Run:
                 return self.scan(n, n.attr, args)
             case Kernel(name, meaning):
                 if not self.brute:
-                    return NATIVE[name](args[0], shape[-1])
+                    return NATIVE[name](*args, shape[-1])
                 (out,) = self.inner(meaning, args)
                 return out
             case Literal():

@@ -126,6 +126,11 @@ def _argument(b: Buffer, buffers: Mapping[str, Array], dims: Mapping[Dim, int]) 
     return np.array(given, b.dtype.numpy).reshape(-1)
 
 
+def _results(s: GroupPlaces | GroupRows) -> Ix:
+    """How many elements of `dst` a row has."""
+    return s.groups if s.summed is not None else s.groups + 1 + s.place.extent * int(s.placed)
+
+
 def _shape(b: Buffer, dims: Mapping[Dim, int]) -> tuple[int, ...]:
     return tuple(int(e.evaluate(dims)) for e in b.dims)
 
@@ -311,8 +316,7 @@ class _Task:
 
     def order(self, s: Order | GroupPlaces) -> None:
         if isinstance(s, GroupPlaces):
-            size = s.groups + 1 + s.place.extent * int(s.placed)
-            self.whole_row(s, self.element(s.dst, s.at), self.number(size))
+            self.whole_row(s, self.element(s.dst, s.at), self.number(_results(s)))
             return
         self.axes[s.place] = np.arange(self.number(s.count))
         values = np.broadcast_to(self.value(s.value), np.shape(self.axes[s.place]))
@@ -334,7 +338,7 @@ class _Task:
         if drawn[0] != 0:
             return
         if isinstance(s, GroupRows):
-            size = s.groups + 1 + size * int(s.placed)
+            size = _results(s)
         for row in range(rows):
             self.axes[s.row] = row
             self.whole_row(s, row * self.number(size), self.number(size))
@@ -343,14 +347,19 @@ class _Task:
     def whole_row(self, s: OrderRows | GroupPlaces | GroupRows, at: int, size: int) -> None:
         """What a native kernel gives of a row, `size` elements from `at` on."""
         self.axes[s.place] = np.arange(self.number(s.place.extent))
-        values = np.broadcast_to(self.value(s.value), np.shape(self.axes[s.place]))
+        summed = None if isinstance(s, OrderRows) else s.summed
+        operands = [s.value] if summed is None else [s.value, summed]
+        places = np.shape(self.axes[s.place])
+        values = [np.broadcast_to(self.value(e), places) for e in operands]
         del self.axes[s.place]
         if isinstance(s, OrderRows):
             kernel = "order_descending" if s.descending else "order"
+        elif summed is not None:
+            kernel = "sums"
         else:
             kernel = "groups" if s.placed else "starts"
         self.memory[s.dst.name][self.inside(s.dst, at + np.arange(size))] = NATIVE[kernel](
-            values, size
+            *values, size
         )
 
     def scan(self, s: ScanLanes) -> None:

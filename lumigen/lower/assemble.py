@@ -26,7 +26,6 @@ from lumigen.lower.join import join_regions
 from lumigen.lower.join_grids import join_grids
 from lumigen.lower.layout import PackedWeights, choose_layouts
 from lumigen.lower.loops import loops_of, step_of
-from lumigen.lower.made import brought
 from lumigen.lower.operand_names import (
     kernel_name,
     kernel_words,
@@ -461,7 +460,7 @@ class _Model:
     ) -> tuple[InputArg | OutputArg, ...] | None:
         """The caller's tensors that must begin at 16 bytes; None where a part of a weight does not."""
         out: dict[InputArg | OutputArg, None] = {}
-        for b in dict.fromkeys(actual[b] for b in brought(program)):
+        for b in (actual[t.source] for t in program.maps):
             held = self.whole(b)
             if b.role is Role.INPUT:
                 out.setdefault(InputArg(held.name))

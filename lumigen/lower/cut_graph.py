@@ -240,7 +240,7 @@ class CutGraph:
         """What a native node computes, over the buffers that it reads."""
         inside = CutGraph(meaning)
         for source, e in zip(meaning.inputs, n.args, strict=True):
-            inside.places[source] = self.place(e.node) if self.is_stored(e) else self.copy_of(n)
+            inside.places[source] = self.place(e.node) if self.is_stored(e) else self.copy_of(n, e)
         ((_, out),) = meaning.outputs
         return inside.at_edge(out, tuple(map(ix, axes)))
 
@@ -250,10 +250,12 @@ class CutGraph:
         in_slices = e.node in self.given or e.node in self.loops
         return kept and not in_slices and e.view == identity(e.node.shape)
 
-    def copy_of(self, n: Node) -> Place:
+    def copy_of(self, n: Node, e: Edge) -> Place:
         """The buffer of what a native node reads, where no other has it."""
-        (e,) = n.args
-        return Place(Buffer(f"{self.prefix}t{self.number[n]}_rows", Role.TEMP, e.shape, e.dtype))
+        name = "_".join(
+            [f"{self.prefix}t{self.number[n]}", "rows", *(("values",) * n.args.index(e))]
+        )
+        return Place(Buffer(name, Role.TEMP, e.shape, e.dtype))
 
     def reduced(self, n: Node, axes: tuple[Axis, ...]) -> tuple[tuple[Axis, ...], tuple[Ix, ...]]:
         """The bound axes of a reduction, and the positions of its operand over them and `axes`."""
@@ -400,7 +402,11 @@ def _range(n: Node) -> tuple[int, int] | None:
     if not isinstance(n.attr, Kernel):
         return None
     most = n.args[0].shape[-1].bounds()[1]
-    return None if most is None else (0, most if n.attr.name in ("groups", "starts") else most - 1)
+    return (
+        None
+        if most is None or n.dtype.is_float
+        else (0, most if n.attr.name in ("groups", "starts") else most - 1)
+    )
 
 
 @remembered  # rules and passes ask for the same operands again and again

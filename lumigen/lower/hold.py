@@ -130,10 +130,12 @@ def _held_in(rows: For, at_once: int, program: TileProgram, teams: Teams) -> For
     """The rows with what their loops share held; of rows that are read in turns what those of a turn share."""
     if not any(isinstance(s, For) and not s.lanes and _has_rows(s) for s in rows.body):
         return _held(rows, None, at_once, program, teams)
-    body = (
-        _held(s, None, at_once, program, teams) if isinstance(s, For) and _has_rows(s) else s
-        for s in rows.body
-    )
+    body, number = list[Stmt](), 0
+    for s in rows.body:
+        if isinstance(s, For) and _has_rows(s):
+            s = _held(s, None, at_once, program, teams, number)  # noqa: PLW2901
+            number += sum(isinstance(x, Hold) for x in s.body)
+        body.append(s)
     return replace(rows, body=tuple(body))
 
 
@@ -141,8 +143,13 @@ def _has_rows(s: For) -> bool:
     return any(isinstance(x, For) and _is_row(x, None) for x in s.body)
 
 
-def _held(rows: For, lanes: Axis | None, at_once: int, program: TileProgram, teams: Teams) -> For:
-    """The body of a row with what its loops share in registers; `lanes` are those of a loop around points."""
+def _held(
+    rows: For, lanes: Axis | None, at_once: int, program: TileProgram, teams: Teams, number: int = 0
+) -> For:
+    """The body of a row with what its loops share in registers; `lanes` are those of a loop around points.
+
+    What is held has numbers from `number` on: two loops around rows may stand in one body.
+    """
     loops = [s for s in rows.body if isinstance(s, For) and _is_row(s, lanes)]
     if lanes is not None:  # what is stored of a fold has one point
         loops = [s for s in loops if (s.lo, s.hi) == (loops[0].lo, loops[0].hi)]
@@ -164,7 +171,7 @@ def _held(rows: For, lanes: Axis | None, at_once: int, program: TileProgram, tea
         return rows
     names: dict[Expr, Local] = {}
     for e in held:
-        name = local(f"held{len(names)}", free_axes(e), f32)
+        name = local(f"held{number + len(names)}", free_axes(e), f32)
         assert isinstance(name, Local)
         names[e] = name
     kept = _Kept(of, names, set(reads))

@@ -249,9 +249,11 @@ class _Space:
     def tables(self, orders: Orders) -> dict[Buffer, Order]:
         """Weights that maps read across what they store, and inputs that are read so again and again."""
         out: dict[Buffer, Order] = {}
-        for use in (u for uses in self.uses for u in uses if u.factor is None):
+        maps = [[u for u in uses if u.factor is None] for uses in self.uses]
+        for use, around in ((u, uses) for uses in maps for u in uses):
             b, size = use.source, volume_of(use.source.dims)
-            again = volume_of(use.store.dst.dims) >= self.runs.scattered * size
+            times = sum(u.source is b and u.store is use.store for u in around)
+            again = times * volume_of(use.store.dst.dims) >= self.runs.scattered * size
             is_table = b.role is Role.WEIGHT or (b.role is Role.INPUT and again)
             if not is_table or b in self.fixed or b in orders:
                 continue

@@ -12,7 +12,7 @@ from functools import partial, reduce
 
 from lumigen.dtype import bf16, boolean, f16, f32
 from lumigen.lower.algebra import is_not_nan
-from lumigen.lower.whole import in_floats, whole_remainder
+from lumigen.lower.whole import divided, in_floats
 from lumigen.memo import remembered
 from lumigen.ops import Op
 from lumigen.region import (
@@ -48,11 +48,11 @@ def named(e: Expr) -> Expr:
         return _conjunction([named(x) for x in _factors(e)])
     e = rebuild(e, named, lambda i: i)
     if isinstance(e, Choose):
-        return _chosen(e)
+        return divided(_chosen(e))
+    if isinstance(e, Prim) and e.op is Op.MOD:
+        return divided(e)
     if isinstance(e, Prim) and e.op is Op.CONTIGUOUS and e.dtype is f32:
         return _from_integer(e)
-    if (remainder := whole_remainder(e)) is not None:
-        return remainder
     denied = _denied(e)
     return _magnitude(e) or e if denied is None else _denial(denied)
 

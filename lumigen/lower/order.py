@@ -33,6 +33,7 @@ from lumigen.region import (
     read,
     rebuild,
     reduce,
+    rows_of,
     substitute,
 )
 from lumigen.schedule import Schedule
@@ -85,7 +86,7 @@ def plan_order(
     counted = [s for s in region.stores if s.dst.role is Role.COUNTER]
     region = replace(region, stores=tuple(s for s in region.stores if s not in counted))
     store = region.stores[0]
-    (source,) = Region((store,)).reads()
+    source, *_ = rows_of(region)
     if region.native not in NATIVE or store.at != tuple(map(ix, store.axes)):
         raise LoweringFailed(step="order", what=f"no native kernel {region.native} of {store.dst}")
     length, kept = source.dims[-1], store.dst.dims[-1]
@@ -107,9 +108,12 @@ def _planned(region: Region, source: Buffer, row: _Ordered) -> KernelPlan:
     """A native kernel for each row."""
     store, *others = region.stores
     assert region.native is not None
-    key = read(source, (*(ix(a) for a in store.axes[: len(source.dims) - 1]), row.at))
+    at = (*(ix(a) for a in store.axes[: len(source.dims) - 1]), row.at)
     elements = tuple((s, _element(s, row)) for s in others)
-    step = Native(region.native, store, row.place, row.count, key, row.at, elements)
+    _, *values = (read(b, at) for b in rows_of(region)) if region.native in GROUPING else (None,)
+    step = Native(
+        region.native, store, row.place, row.count, read(source, at), row.at, elements, *values
+    )
     return KernelPlan(region, (Loop(row.rows, "grid", (step,)),))
 
 
@@ -232,7 +236,7 @@ def _statement(step: Native, held: int) -> Order | GroupPlaces:
     start = tuple(i.substitute({last: ix(0)}) for i in store.at)
     if step.kernel in GROUPING:
         groups, placed = groups_of(step, step.place.extent), step.kernel == "groups"
-        return GroupPlaces(store.dst, start, groups, step.place, step.key, placed)
+        return GroupPlaces(store.dst, start, groups, step.place, step.key, placed, step.summed)
     descending = step.kernel == "order_descending"
     rank = Axis("rank", last.extent)
     at = {last: ix(rank)}

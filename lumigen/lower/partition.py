@@ -132,8 +132,8 @@ def _regions(g: CutGraph, cuts: frozenset[Node]) -> tuple[Region, ...]:
         g.loops[n]: (n, body, given) for (body, given), n in zip(bodies, _begun(g), strict=True)
     }
     for n in (n for n in g.order if n in g.cut):
-        if n.op is Op.NATIVE and not g.is_stored(n.args[0]):
-            out.append(g.stored(g.copy_of(n), n.args[0]))
+        if n.op is Op.NATIVE:
+            out += (g.stored(g.copy_of(n, e), e) for e in n.args if not g.is_stored(e))
         if n not in g.loops:
             out.append(g.region(n))
         elif (found := loops.pop(g.loops[n], None)) is not None:

@@ -17,12 +17,12 @@ from lumigen.lower.contract import number
 from lumigen.lower.simt import dims_of
 from lumigen.machine import Gpu, RadixTiles
 from lumigen.plan import Native, NotRealised
-from lumigen.region import Buffer, Expr, Region, Role, Store, buffers_of, const, read
+from lumigen.region import Buffer, Expr, Region, Role, Store, buffers_of, const, read, rows_of
 from lumigen.schedule import Schedule
 from lumigen.tile import GroupRows, OrderRows, TileProgram
 
-COUNTERS = 3  # of the headers' Drawn
-GROUPING = ("groups", "starts")
+COUNTERS = 96  # of the headers' Drawn
+GROUPING = ("groups", "starts", "sums")
 # bits of a key that tell values from each other: of floats those of their 32 that the type has
 BITS: Mapping[DType, int] = {f32: 32, f16: 19, bf16: 16, i32: 32, i8: 8, u8: 8, boolean: 1}
 
@@ -30,10 +30,14 @@ BITS: Mapping[DType, int] = {f32: 32, f16: 19, bf16: 16, i32: 32, i8: 8, u8: 8, 
 def blocks_of(step: Native, source: Buffer, machine: Gpu) -> int:
     """How many blocks are to share rows; 0 if each row is one block's.
 
-    They share long rows, or, if rows are few, those that a block does not order at once.
+    They share long rows, or, if rows are few, those that a block does not order at once; of sums all.
     """
     radix, length = machine.radix, source.dims[-1].estimate()
-    if radix is None or length <= machine.ordered or _refused(step, source, radix) is not None:
+    if radix is None or _refused(step, source, radix) is not None:
+        return 0
+    if step.kernel == "sums":
+        return machine.multiprocessors * radix.placing
+    if length <= machine.ordered:
         return 0
     few = extent_of(step.store.axes[:-1]).estimate() <= machine.multiprocessors
     return machine.multiprocessors * _resident(step, radix) * (few or length >= radix.long)
@@ -86,9 +90,9 @@ def _left(name: str, dims: tuple[Ix, ...], dtype: DType) -> Buffer:
 def rows_together(region: Region, step: Native, sizes: Schedule, radix: RadixTiles | None) -> Built:
     """The kernel; NotRealised where blocks cannot share its rows."""
     store = step.store
-    source, *others = region.reads()
-    if radix is None or others:
-        raise NotRealised("blocks share rows of one buffer, where a machine has a kernel for it")
+    source, *values = rows_of(region)
+    if radix is None:
+        raise NotRealised("blocks share rows where a machine has a kernel for it")
     if why := _refused(step, source, radix):
         raise NotRealised(why)
     axes = store.axes[:-1]
@@ -99,9 +103,10 @@ def rows_together(region: Region, step: Native, sizes: Schedule, radix: RadixTil
     wanted = maximum(1, minimum(share, ceildiv(most, radix.tile)))
     chunks = wanted if wanted.is_const else ix(number("chunks", wanted, dims_of(region)))
     at = unravel(row, axes)
-    value = read(source, (*(at[a] for a in axes), ix(place)))
+    value, *summed = (read(b, (*(at[a] for a in axes), ix(place))) for b in (source, *values))
     rows = _SharedRows(row, place, chunks, wanted)
-    of = _grouped(step, rows, radix, value) if is_grouping else _ordered(step, rows, radix, value)
+    made = _grouped if is_grouping else _ordered
+    of = made(step, rows, radix, value, *summed)
     task, counter = Axis("task", row.extent * chunks), Axis("counter", ix(COUNTERS))
     none = Store(of.drawn, (counter,), (ix(counter),), const(0, i32))
     program = TileProgram(
@@ -138,14 +143,27 @@ def _ordered(step: Native, rows: _SharedRows, radix: RadixTiles, value: Expr) ->
 
 def groups_of(step: Native, places: Ix) -> Ix:
     """How many groups there are, of rows of so many places."""
-    results = step.store.axes[-1].extent - 1
-    return results - places if step.kernel == "groups" else results
+    results = step.store.axes[-1].extent
+    if step.kernel == "sums":
+        return results
+    return results - 1 - places if step.kernel == "groups" else results - 1
 
 
-def _grouped(step: Native, rows: _SharedRows, radix: RadixTiles, value: Expr) -> GroupRows:
+def _grouped(
+    step: Native, rows: _SharedRows, radix: RadixTiles, value: Expr, summed: Expr | None = None
+) -> GroupRows:
     groups, placed = groups_of(step, rows.place.extent), step.kernel == "groups"
-    count = rows.row.extent
-    if placed:
+    count, places = rows.row.extent, rows.place.extent
+    if summed is not None:
+        tiles, shares = (ceildiv(places, n) for n in (radix.piece, radix.share))
+        left = (
+            _left("elements", (count, places), i32),
+            _left("values", (count, places), f32),
+            _left("segments", (count, radix.parts * tiles), i32),
+            _left("sizes", (count, ix(radix.parts)), i32),
+            _left("partial", (count * shares, ix(radix.wide)), f32),
+        )
+    elif placed:
         between = _between(groups, radix.digit)
         keys = _left("keys", (minimum(1, between), count, rows.place.extent), i32)
         left = (keys, rows.pairs(between), rows.counts(radix))
@@ -153,7 +171,7 @@ def _grouped(step: Native, rows: _SharedRows, radix: RadixTiles, value: Expr) ->
         left = (_left("sizes", (count, groups + 1), i32), _left("sums", (count, rows.wanted), i32))
     shared = (*left, _drawn())
     return GroupRows(
-        step.store.dst, groups, rows.row, rows.place, value, rows.chunks, shared, placed
+        step.store.dst, groups, rows.row, rows.place, value, rows.chunks, shared, placed, summed
     )
 
 

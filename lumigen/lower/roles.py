@@ -20,12 +20,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from lumigen.condition import Cmp
-from lumigen.dtype import DType, bf16, f32
+from lumigen.dtype import bf16, f32
 from lumigen.index import Axis, Ix, ceildiv, extent_of, ix
 from lumigen.lower.built import Built, check
 from lumigen.lower.contract import Contraction, as_operand
 from lumigen.lower.im2col import Pixels, Tapped, find_windows
-from lumigen.lower.made import LANES, MadeColumns
 from lumigen.lower.mapped import Mapped
 from lumigen.lower.masks import Masks, unmasked_factor
 from lumigen.lower.pipeline import Flat, are_counted, for_tile
@@ -40,7 +39,7 @@ from lumigen.schedule import Schedule, schedule
 from lumigen.tile import BlockTile, Contract, TileKind, TileProgram
 
 SITES = ("rows", "columns", "stages", "cluster", "split", "blocks", "turned")
-Operand = Mapped | Pixels | Tapped | MadeColumns
+Operand = Mapped | Pixels | Tapped
 
 
 def sizes_of(t: ClusterTile) -> Schedule:
@@ -61,12 +60,6 @@ class Fetched:
         """With rows and columns exchanged."""
         a, b = self.mapped
         return replace(self, flat=self.flat.turned(), mapped=(b, a))
-
-    @property
-    def element(self) -> DType:
-        """What is multiplied."""
-        a, _ = self.mapped
-        return a.dtype if isinstance(a, MadeColumns) else a.source.dtype
 
     @cached_property
     def masks(self) -> Masks:
@@ -95,19 +88,21 @@ def schedules(
         each = tuple(_fetched(one, copies) for one in grids_of(plan))
     except NotRealised:
         return ()
-    if len(each) == 1 and small_tile(each[0].found, each[0].element, machine):
+    if len(each) == 1 and small_tile(each[0].found, each[0].mapped[0].source.dtype, machine):
         return ()
     rows_of = each[0].flat.m.extent
     # grids side by side have one form of tile, whose operands lie alike
-    forms = {(x.flat.m.extent, x.element, *((o.is_deep, type(o)) for o in x.mapped)) for x in each}
-    made = any(isinstance(o, MadeColumns) for x in each for o in x.mapped)
-    if len(forms) > 1 or (len(each) > 1 and (made or any(x.masks.both for x in each))):
+    forms = {
+        (x.flat.m.extent, x.mapped[0].source.dtype, *((o.is_deep, type(o)) for o in x.mapped))
+        for x in each
+    }
+    if len(forms) > 1 or (len(each) > 1 and any(x.masks.both for x in each)):
         return ()
     out: list[tuple[tuple[Cmp, ...], Schedule]] = []
-    for most, rows in _numbers_of_rows(rows_of, copies):
-        tile = _tile(each, rows, machine)
-        if len(each) == 1 and _is_idle(tile, each[0], rows, machine):
-            return ()
+    chosen = [(most, n, _tile(each, n, machine)) for most, n in _numbers_of_rows(rows_of, copies)]
+    if len(each) == 1 and all(_is_idle(tile, each[0], n, machine) for _, n, tile in chosen):
+        return ()
+    for most, _, tile in chosen:
         sizes = sizes_of(tile)
         if len(each) > 1:
             sizes = Schedule("side_by_side", (), parts=(sizes,) * len(each))
@@ -124,7 +119,7 @@ def _fetched(plan: KernelPlan, copies: Copies) -> Fetched:
     if not are_counted(found.m_axes, found.n_axes, found.reduce.axes):
         raise NotRealised("a product with more rows, columns or depth than an int counts")
     flat = Flat.of(found)
-    mapped = _mapped(found, flat) or find_windows(found, copies) or find_made(found)
+    mapped = _mapped(found, flat) or find_windows(found, copies)
     if mapped is None:
         raise NotRealised("an operand that a tensor copy engine does not fetch")
     return Fetched(found, store, flat, mapped)
@@ -138,16 +133,6 @@ def _mapped(found: Contraction, flat: Flat) -> tuple[Mapped, Mapped] | None:
     if a is None or b is None or a.source.dtype is not b.source.dtype:
         return None
     return None if a.shared() is None or b.shared() is None else (a, b)
-
-
-def find_made(found: Contraction) -> tuple[Mapped, MadeColumns] | None:
-    """Rows that are fetched and columns that are computed, of a product of 16 bits without batches."""
-    flat = Flat.of(found)
-    rows = None if found.grid else Mapped.of(flat.rows, flat.m, flat.k, ())
-    if rows is None or rows.shared() is None:
-        return None
-    columns = MadeColumns.of(flat.columns, flat.n, flat.k, rows.source.dtype)
-    return None if columns is None else (rows, columns)
 
 
 def _fetchable(value: Expr) -> Expr:
@@ -270,11 +255,11 @@ def _tile(each: Sequence[Fetched], m: int, machine: StreamingGpu) -> ClusterTile
 
 def _is_idle(t: ClusterTile, x: Fetched, m: int, machine: StreamingGpu) -> bool:
     """Whether a tile leaves most of a device idle, which parts of a long depth keep busy in other kernels."""
-    if x.flat.k.extent.estimate() < machine.products.most_parts * machine.products.long_part:
+    if x.flat.k.extent.estimate() < machine.products.long_part:
         return False
     sizes = _Sizes.of(x, m).turned() if t.turned else _Sizes.of(x, m)
     blocks = sizes.tiles(t) * t.cluster * max(1, t.split)
-    (other,) = fastest((x.found,), x.element, machine)
+    (other,) = fastest((x.found,), x.mapped[0].source.dtype, machine)
     return machine.division.idle * blocks < min(machine.multiprocessors, other["parts_of"])
 
 
@@ -283,12 +268,6 @@ def _fits(t: ClusterTile, x: Fetched, copies: Copies) -> bool:
     b = x.mapped[0 if t.turned else 1]
     consumers = 2 if t.rows == copies.warpgroup_rows else 1
     box = copies.box
-    if isinstance(x.mapped[1], MadeColumns):
-        return (
-            t.rows == 2 * copies.warpgroup_rows and t.cluster == 1 and not t.split and not t.turned
-        )
-    if isinstance(x.mapped[0], MadeColumns):
-        return False
     if t.split and x.masks.both:
         return False  # blocks that share a tile have the same part of each tile's depth
     return b.is_deep or (t.columns % (box * consumers) == 0 and t.columns % (2 * box) == 0)
@@ -312,11 +291,10 @@ def _program(region: Region, of: Fetched, sizes: Schedule, machine: StreamingGpu
     top.spread(batch, found.grid)
 
     a, b = of.mapped
-    is_made = isinstance(b, MadeColumns)
-    assert not isinstance(a, MadeColumns), "it is not turned"
-    maps = (a.map("map_a", rows, copies.box),)
-    if not isinstance(b, MadeColumns):
-        maps = (*maps, b.map("map_b", columns // cluster, copies.box))
+    maps = (
+        a.map("map_a", rows, copies.box),
+        b.map("map_b", columns // cluster, copies.box),
+    )
     acc = Buffer("acc", Role.SCRATCH, (ix(rows * cluster), ix(columns)), f32)
     factors = as_operand(flat.rows, m, k), as_operand(flat.columns, n, k)
     start, names = (ix(m0), ix(n0)), tuple(t.name for t in maps)
@@ -337,7 +315,7 @@ def _program(region: Region, of: Fetched, sizes: Schedule, machine: StreamingGpu
         contract = replace(contract, masks=masks, whole=of.masks.whole(*start, *size))
     top.stmts.append(contract)
     top.stmts.append(for_tile(top, store, found, flat, acc, (m0, n0)))
-    kind = TileKind.SPLIT if sizes["split"] else TileKind.MADE if is_made else TileKind.ROLES
+    kind = TileKind.SPLIT if sizes["split"] else TileKind.ROLES
     more = ("split", "blocks") if sizes["split"] else ("cluster",)
     each = tuple((s, sizes[s]) for s in ("rows", "columns", "stages", *more))
     return TileProgram(
@@ -348,9 +326,8 @@ def _program(region: Region, of: Fetched, sizes: Schedule, machine: StreamingGpu
         task.extent,
         (acc,),
         tuple(top.stmts),
-        # one produces, two consume, and one more helps to make what is made
-        threads=(4 if is_made else 3) * copies.warpgroup,
-        width=LANES if is_made else _width(sizes, machine),
+        threads=3 * copies.warpgroup,  # one produces, two consume
+        width=_width(sizes, machine),
         tile=BlockTile(kind, each, element, (a.is_deep, b.is_deep)),
         maps=maps,
     )

@@ -10,17 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lumigen.dtype import bf16, f32
+from lumigen.dtype import f32
 from lumigen.index import Ix, extent_of
 from lumigen.lower.across import across_of
 from lumigen.lower.block_fold import schedule_of_rows
 from lumigen.lower.cascade import Cascade
 from lumigen.lower.contract import Columns, Contraction, Products, find_products, is_paired
 from lumigen.lower.contractions import is_cheap, is_plain, is_unpacked
-from lumigen.lower.made import MadeColumns
 from lumigen.lower.pipeline import Flat, are_counted, multiplied_in
 from lumigen.lower.radix import GROUPING, blocks_of
-from lumigen.lower.roles import find_made
 from lumigen.lower.row_fold import RowFold
 from lumigen.lower.scope import kernel_reductions
 from lumigen.lower.side_by_side import grids_of
@@ -29,6 +27,7 @@ from lumigen.lower.sliding import schedule_of_sliding
 from lumigen.lower.split_scan import REDUCED
 from lumigen.lower.stream import SITES as STREAM_SITES
 from lumigen.lower.streamable import Streamable
+from lumigen.lower.streamed import is_of_few_bytes
 from lumigen.lower.strips import schedule_of_strips
 from lumigen.lower.tile_time import fastest, of_pair
 from lumigen.lower.together import are_together
@@ -38,7 +37,7 @@ from lumigen.lower.widths import width_of
 from lumigen.machine import Gpu, Machine, Processor, StreamingGpu, StreamTile, Teams
 from lumigen.ops import TRANSCENDENTALS
 from lumigen.plan import KernelPlan, Loop, Native, Product
-from lumigen.region import Prim, Read, Region, Scan, free_axes, walk
+from lumigen.region import Prim, Read, Region, Scan, free_axes, rows_of, walk
 from lumigen.schedule import Schedule, schedule
 
 PANELS = {"b": "panels"}
@@ -199,7 +198,7 @@ def blocks_compute(region: Region, machine: Gpu) -> bool:
     one, *others = found.each if found is not None else (None,)
     if one is None or others or not are_counted(one.m_axes, one.n_axes, one.reduce.axes):
         return False
-    if streams_past(one, machine) or find_made(one) is not None:
+    if streams_past(one, machine):
         return True
     computed = [e for e in (one.rows, one.columns) if not is_plain(e)]
     if not computed or not all(is_cheap(e, machine.storing) for e in computed):
@@ -216,7 +215,7 @@ def streams_past(one: Contraction, machine: Gpu) -> bool:
     rows, flat = extent_of(one.m_axes), Flat.of(one)
     few = rows.is_const and rows.const <= machine.teams.together and not one.grid
     is_one = machine.teams.together > 1 and few
-    return is_one and MadeColumns.of(flat.columns, flat.n, flat.k, bf16) is not None
+    return is_one and is_of_few_bytes(flat.columns, flat.n, flat.k)
 
 
 def _main(plan: KernelPlan) -> object:
@@ -269,8 +268,10 @@ def schedule_of_teams(plan: KernelPlan, machine: Gpu) -> Schedule:
     sizes |= {"vectors": teams.vectors, "repeated": teams.repeated}
     if in_turns:
         sizes |= {"turn": _turn(plan, teams)}
-    most = teams.blocks_together if are_together(plan.stores) else teams.joined_blocks * joined
-    whole = schedule("simt", sizes | {"blocks": most})
+    sizes |= {"blocks": teams.joined_blocks * joined}
+    if are_together(plan.stores):
+        sizes |= {"threads": teams.threads_together, "blocks": teams.blocks_together}
+    whole = schedule("simt", sizes)
     return whole if joined else spread(plan, whole, machine)
 
 
@@ -290,7 +291,7 @@ def _of_native(step: Native, machine: Gpu) -> Schedule:
     length, kept = step.place.extent, step.store.axes[-1].extent
     team = 0 if step.kernel in GROUPING else _selecting_team(length, kept, machine)
     if not team:
-        (source,) = Region((step.store,)).reads()
+        source, *_ = rows_of(Region((step.store,), native=step.kernel))
         return schedule(
             "order", sizes | {"team": 1, "held": 0, "blocks": blocks_of(step, source, machine)}
         )
@@ -315,10 +316,10 @@ def _most(*extents: Ix) -> tuple[int | None, ...]:
 
 def selects(region: Region, machine: Gpu) -> bool:
     """Whether teams that hold its rows, or their parts, run a region that orders rows."""
-    (source,) = Region(region.stores[:1]).reads()
-    length, kept = source.dims[-1], region.stores[0].axes[-1].extent
     if region.native in GROUPING:
         return False
+    (source,) = rows_of(region)
+    length, kept = source.dims[-1], region.stores[0].axes[-1].extent
     return part_of_row(length, kept, machine) > 0 or _selecting_team(length, kept, machine) > 0
 
 

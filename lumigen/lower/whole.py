@@ -143,16 +143,36 @@ def _combined(op: Op, a: Floats, b: Floats) -> Floats | None:
 
 
 def _whole_quotient(e: Expr) -> Floats | None:
-    """floor(x/size) of floor((x + c)/size), with an integer x and a c that reaches no other one."""
+    """floor(x/size) of floor((x + c)/size), with an integer x and a c, if there is one, that reaches no other one."""
     if not isinstance(e, Prim) or e.op is not Op.MUL or not isinstance(e.args[1], Const):
         return None
-    moved, factor = e.args[0], e.args[1].value
-    if not isinstance(moved, Prim) or moved.op is not Op.ADD or not 0 < factor <= 1:
+    x, factor = e.args[0], e.args[1].value
+    if (
+        isinstance(x, Prim)
+        and x.op is Op.ADD
+        and isinstance(c := x.args[1], Const)
+        and 0 <= c.value < 1
+    ):
+        x = x.args[0]
+    whole = _span(x) if 0 < factor <= 1 else None
+    return None if whole is None or not whole.is_whole else _quotient(whole, 1 / factor)
+
+
+def _whole_remainder(e: Prim) -> Floats | None:
+    size, whole = e.args[1], _span(e.args[0])
+    if whole is None or not whole.is_whole or not isinstance(size, Const):
         return None
-    x, c = _span(moved.args[0]), moved.args[1]
-    if x is None or not x.is_whole or not isinstance(c, Const) or not 0 <= c.value < 1:
-        return None
-    return _quotient(x, 1 / factor)
+    return _remainder(whole, size.value)
+
+
+def divided(e: Expr) -> Expr:
+    """The quotient or the remainder of a small integer by a power of two, where floats say it; else the value."""
+    found = None
+    if isinstance(e, Intrinsic) and e.name == "floor":
+        found = _whole_quotient(e.args[0])
+    elif isinstance(e, Prim) and e.op is Op.MOD and e.dtype is f32:
+        found = _whole_remainder(e)
+    return e if found is None else found.value
 
 
 def _quotient(a: Floats, size: float) -> Floats | None:
@@ -171,18 +191,6 @@ def _remainder(a: Floats, size: float) -> Floats | None:
     if _quotient(a, size) is None:
         return None
     return Floats(intrinsic("whole_remainder", (a.value, const(size, f32)), f32), 0, size - 1)
-
-
-@remembered
-def whole_remainder(e: Expr) -> Expr | None:
-    """x - size*floor(x/size) of a float x % size, if x is a small integer and vectors divide exactly by the size."""
-    if not isinstance(e, Prim) or e.op is not Op.MOD or e.dtype is not f32:
-        return None
-    x, size = e.args
-    if not isinstance(size, Const) or size.value < 2 or (span := _span(x)) is None:
-        return None
-    found = _remainder(span, size.value)
-    return found and found.value
 
 
 @remembered
@@ -205,11 +213,11 @@ def _span(e: Expr) -> Floats | None:
         return Floats(e, math.floor(inner.lo - slack), math.floor(inner.hi + slack))
     if not isinstance(e, Prim) or e.dtype is not f32:
         return None
+    if e.op is Op.MOD:
+        return _whole_remainder(e)
     if e.op is Op.CONTIGUOUS:
         found = in_floats(e.args[0]) if e.args[0].dtype.is_int else None
         return found and Floats(e, found.lo, found.hi)
-    if e.op is Op.MOD and (found := whole_remainder(e)) is not None:
-        return _span(found)
     if e.op not in (Op.ADD, Op.MUL):
         return None
     a, b = map(_span, e.args)

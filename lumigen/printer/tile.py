@@ -229,12 +229,12 @@ def _matrix(s: Stmt) -> str:
             return f"{s.dst}{_at(s.at)} ={shown} first {s.kept} of {where} {by}{also}"
         case GroupPlaces():
             where = f"{s.place} in 0 .. {s.place.extent}"
-            what = f"{'' if s.placed else 'starts of '}{s.groups} groups"
+            what = _grouped(s)
             return f"{s.dst}{_at(s.at)} = {what} of {where} by {show_expr(s.value)}"
         case GroupRows():
             where = f"{s.row} in 0 .. {s.row.extent}, {s.place} in 0 .. {s.place.extent}"
             how = f"{s.chunks} chunks, {', '.join(map(str, s.shared))}"
-            what = f"{'' if s.placed else 'starts of '}{s.groups} groups"
+            what = _grouped(s)
             return f"{s.dst} = {what} of {where} by {show_expr(s.value)} in {how}"
         case OrderRows():
             way = " from the greatest on" if s.descending else ""
@@ -245,6 +245,13 @@ def _matrix(s: Stmt) -> str:
             return f"fill {s.dst} = {s.value:.9g}"
         case _:
             return _streamed(s)
+
+
+def _grouped(s: GroupPlaces | GroupRows) -> str:
+    """What of its groups is stored."""
+    if s.summed is not None:
+        return f"sums of {show_expr(s.summed)} by {s.groups} groups"
+    return f"{'' if s.placed else 'starts of '}{s.groups} groups"
 
 
 def _streamed(s: Stmt) -> str:

@@ -34,6 +34,7 @@ NATIVE = {
     "groups": "numbers of rows, grouped by what they hold",
     "order": "places of the elements of rows in order",
     "starts": "counts of rows below each number",
+    "sums": "sums of values by the numbers of rows",
     "order_descending": "places of the elements of rows in descending order",
 }
 WORDS = {
@@ -43,6 +44,7 @@ WORDS = {
     "places": "order",
     "numbers": "groups",
     "counts": "counts",
+    "sums": "sum",
 }
 CURVES = {Op.EXP2: "exponentials", Op.LOG2: "logarithms", Op.SIN: "sines"}
 MAX_NAMES = 3

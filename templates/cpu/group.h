@@ -17,6 +17,16 @@ LUMIGEN_INLINE void group_starts(int64_t* out, int64_t groups, int64_t count, co
   for (int64_t g = 0; g < groups; ++g) out[g + 1] += out[g];
 }
 
+// out[g] = the sum of the values at the elements of group g, of `count`. key(place) is an integer.
+template <class T, class Key, class Value>
+LUMIGEN_INLINE void sum_row(T* out, int64_t groups, int64_t count, const Key& key, const Value& value) {
+  for (int64_t g = 0; g < groups; ++g) out[g] = 0;
+  for (int64_t place = 0; place < count; ++place) {
+    const int64_t g = static_cast<int64_t>(key(place));
+    if (g >= 0 && g < groups) out[g] += value(place);
+  }
+}
+
 // out[g] = how many of `count` elements are less than g, for 0 <= g <= groups; then the places of all of
 // them: of the groups 0, .., groups - 1 one after the other, what is less ahead of them and what is greater
 // behind them, equal ones by place. key(place) is an integer. Elements are counted, then each takes the next

@@ -26,6 +26,17 @@ LUMIGEN_INLINE void group_starts(int64_t* out, Place groups, Place count, const 
   }
 }
 
+// out[g] = the sum of the values at the elements of group g, of `count`. key(place) is an integer. Each thread
+// has some of the groups, and goes through all elements.
+template <class Place, class T, class Key, class Value>
+LUMIGEN_INLINE void sum_row(T* out, Place groups, Place count, const Key& key, const Value& value) {
+  for (Place g = threadIdx.x; g < groups; g += kThreads) out[g] = 0;
+  for (Place place = 0; place < count; ++place) {
+    const int64_t g = static_cast<int64_t>(key(place));
+    if (g >= 0 && g < groups && g % kThreads == threadIdx.x) out[g] += value(place);
+  }
+}
+
 // out[g] = how many of `count` elements are less than g, for 0 <= g <= groups; then the places of all of
 // them: of the groups 0, .., groups - 1 one after the other, what is less ahead of them and what is greater
 // behind them, equal ones by place. key(place) is an integer. Places are sorted, then each group's first one

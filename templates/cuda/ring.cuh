@@ -143,10 +143,10 @@ struct Ring {
     return at;
   }
 
-  // By one thread; a barrier of the block, or of the cluster, comes after. So many warps make what no copy brings.
-  __device__ __forceinline__ void init(int makers = 0) const {
+  // By one thread; a barrier of the block, or of the cluster, comes after.
+  __device__ __forceinline__ void init() const {
     for (int s = 0; s < kStages; s++) {
-      barrier_init(full(s), 1 + makers);
+      barrier_init(full(s), 1);
       barrier_init(empty(s), kReaders);
     }
     barrier_init_fence();

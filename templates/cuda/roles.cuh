@@ -36,8 +36,6 @@ struct RolesTile : ConsumerTile<kRows_, kColumns_> {
   static_assert(kAlongB == Along::kDepth || Layout::kConsumerColumns % 64 == 0);
 
   static constexpr int kThreads = kRoleThreads;
-  static constexpr int kMakers = 0;  // warps that compute B (made.cuh); none where it is copied
-  static constexpr int kConsumerRegisters = 232;
   // Two boxes of 64 x 64, or (64, 64) numbers, for each consumer; where its columns make no half ones,
   // kernels store pairs.
   static constexpr int kBoxBytes = 64 * 64 * 2;
@@ -201,7 +199,7 @@ __device__ __forceinline__ void contract_tiles(const Product (&products)[kProduc
   const int rank = kCluster > 1 ? cluster_rank() : 0;
 
   if (threadIdx.x == 0) {
-    ring.init(Tile::kMakers);
+    ring.init();
     prefetch_maps(products);
   }
   if constexpr (kCluster > 1)
@@ -215,12 +213,7 @@ __device__ __forceinline__ void contract_tiles(const Product (&products)[kProduc
   const int first = blockIdx.x / kCluster, stride = gridDim.x / kCluster, count = rasters.count();
   typename Ring::Cursor cursor;
 
-  if constexpr (Tile::kMakers > 0) {
-    if (threadIdx.x < 128 || threadIdx.x >= kRoleThreads) {
-      shrink_registers<Tile::kMakerRegisters>();
-      make_panels(Tile{}, products[0], ring, rasters, first, stride, count);
-    }
-  } else if (threadIdx.x < 128) {  // the producer
+  if (threadIdx.x < 128) {  // the producer
     shrink_registers<40>();
     if (threadIdx.x == 0) {
       for (int index = first; index < count; index += stride) {
@@ -243,9 +236,8 @@ __device__ __forceinline__ void contract_tiles(const Product (&products)[kProduc
       }
     }
     __syncwarp();
-  }
-  if (threadIdx.x >= 128 && threadIdx.x < kRoleThreads) {  // the consumers
-    grow_registers<Tile::kConsumerRegisters>();
+  } else {  // the consumers
+    grow_registers<232>();
     // Lane i says it to block i of the cluster: each of them loads a share of B into this slot.
     const auto release = [&](uint32_t slot) {
       if constexpr (kCluster > 1) {

@@ -36,6 +36,8 @@ static_assert(kLanes % 2 == 0, "floats of 16 bits move in pairs");
 LUMIGEN_INLINE int team_rank() { return static_cast<int>(threadIdx.x % kTeam); }
 LUMIGEN_INLINE int team_number() { return kTeams == 1 ? 0 : static_cast<int>(threadIdx.x / kTeam); }
 
+constexpr int kRegistersTogether = 32;  // of what a short run reads together, 8 elements at most
+
 struct Vec {
   float v[kLanes];
 };
@@ -705,6 +707,29 @@ LUMIGEN_INLINE Vec load_phases(const float* p, Place start, int64_t between, Lan
       },
       lanes);
 }
+// p[at] where it `is_there`, else `fill`. The first element is read in place of none: a read that waits for no
+// condition goes out with those of other turns.
+template <class T, class Place>
+LUMIGEN_INLINE T load_where(bool is_there, const T* p, Place at, T fill) {
+  const T value = p[is_there ? at : 0];
+  return is_there ? value : fill;
+}
+template <class Place, class Lanes>
+LUMIGEN_INLINE Vec load_where(bool is_there, const float* p, Place at, float fill, Lanes lanes) {
+  const Vec value = load(p + (is_there ? at : 0), lanes);
+  return is_there ? value : splat(fill);
+}
+template <class Place, class Lanes>
+LUMIGEN_INLINE Vec load_where_f16(bool is_there, const uint16_t* p, Place at, float fill, Lanes lanes) {
+  const Vec value = load_f16(p + (is_there ? at : 0), lanes);
+  return is_there ? value : splat(fill);
+}
+template <class Place, class Lanes>
+LUMIGEN_INLINE Vec load_where_bf16(bool is_there, const uint16_t* p, Place at, float fill, Lanes lanes) {
+  const Vec value = load_bf16(p + (is_there ? at : 0), lanes);
+  return is_there ? value : splat(fill);
+}
+
 // Lane i comes from p[at + i * stride] where begin <= i < end, and is `fill` elsewhere, where nothing is
 // read.
 template <class Place, class Lanes>
@@ -930,6 +955,35 @@ LUMIGEN_INLINE Vec add_teams(Vec a, int& parity) {
 }
 LUMIGEN_INLINE Vec max_teams(Vec a, int& parity) {
   return reduce_teams(a, parity, [](float x, float y) { return max_nan(x, y); });
+}
+
+// acc and what f gives of begin .. end - 1, combined in this order. What kCount of them read goes out together; for
+// what is behind the last one f is called for that one again.
+template <int kCount, class T, class Place, class F, class Combine>
+LUMIGEN_INLINE T fold_together(T acc, Place begin, Place end, const F& f, const Combine& combine) {
+  T each[kCount];
+#pragma unroll
+  for (int n = 0; n < kCount; ++n) each[n] = f(begin + n < end ? begin + n : end - 1);
+#pragma unroll
+  for (int n = 0; n < kCount; ++n) {
+    if (begin + n < end) acc = combine(acc, each[n]);
+  }
+  return acc;
+}
+template <class Place, class T, class F, class Combine>
+LUMIGEN_INLINE T fold_run(T acc, Place begin, Place end, const F& f, const Combine& combine) {
+  constexpr int kMany = kRegistersTogether * 4 / sizeof(T) < 8 ? kRegistersTogether * 4 / sizeof(T) : 8;
+  constexpr int kFew = (kMany + 1) / 2;
+  for (; end - begin > kFew; begin += kMany) acc = fold_together<kMany>(acc, begin, end, f, combine);
+  return begin < end ? fold_together<kFew>(acc, begin, end, f, combine) : acc;
+}
+template <class Place, class T, class F>
+LUMIGEN_INLINE T add_run(T acc, Place begin, Place end, const F& f) {
+  return fold_run(acc, begin, end, f, [](T a, T b) { return a + b; });
+}
+template <class Place, class T, class F>
+LUMIGEN_INLINE T max_run(T acc, Place begin, Place end, const F& f) {
+  return fold_run(acc, begin, end, f, [](T a, T b) { return max_nan(a, b); });
 }
 
 // ---- blocks ----

@@ -55,7 +55,7 @@ from lumigen.tile import (
 
 def is_staged(program: TileProgram) -> bool:
     """Whether the elements of a tile pass through shared memory on their way out."""
-    return program.tile is not None and program.tile.kind in (TileKind.ROLES, TileKind.MADE)
+    return program.tile is not None and program.tile.kind is TileKind.ROLES
 
 
 Spell = Callable[[Iterable[Stmt], Axis | None], list[Lines]]  # each of the statements of a body

@@ -15,7 +15,6 @@ from lumigen.index import ix
 from lumigen.region import holds
 from lumigen.targets.cuda.block import count, declarations, statements_of
 from lumigen.targets.cuda.machines import SM_90A
-from lumigen.targets.cuda.made import made_lines
 from lumigen.tile import (
     Bind,
     Contract,
@@ -68,8 +67,6 @@ def _contract_lines(program: TileProgram, dims: Mapping[str, str]) -> Lines:
     products = (f"    {_product(grid, program, r)}," for grid in grids)
     kinds = [_kind(t) for t in program.maps if t.name in _contract_of(grids[0]).maps]
     kind = "Product" if "Windows" not in kinds else f"WindowProduct<{', '.join(kinds)}>"
-    computed = [_made(grid, r) for grid in grids if is_made(program)]
-    kind = "MadeProduct<decltype(b)>" if computed else kind
     call, more = (
         ("contract_split", "") if is_split(program) else ("contract_tiles", ", auto& stage")
     )
@@ -79,7 +76,6 @@ def _contract_lines(program: TileProgram, dims: Mapping[str, str]) -> Lines:
     masks = _masks(grids[0], statements, r) if contract.masks else Lines()
     return r.lines(
         *boxes,
-        *computed,
         masks,
         f"const {kind} products[] = {{",
         *products,
@@ -138,15 +134,7 @@ def _product(grid: tuple[Stmt, ...], program: TileProgram, r: Renderer) -> str:
     sizes = (contract.m.extent, contract.n.extent, batch.extent, contract.k.extent)
     extent = ", ".join([*(count(r, i) for i in sizes), str(band)])
     taps = _taps([t for t in program.maps if t.name in contract.maps], r)
-    operands = [*map(_boxes, contract.maps), *(["b"] if is_made(program) else [])]
-    return f"{{{', '.join([*operands, f'Extent{{{extent}}}', *taps])}}}"
-
-
-def _made(grid: tuple[Stmt, ...], r: Renderer) -> Lines:
-    """The operand that is computed."""
-    contract = _contract_of(grid)
-    assert contract.b.value is not None
-    return made_lines("b", contract.b.value, contract.n, contract.k, r)
+    return f"{{{', '.join([*map(_boxes, contract.maps), f'Extent{{{extent}}}', *taps])}}}"
 
 
 def _masks(grid: tuple[Stmt, ...], statements: Statements, r: Renderer) -> Lines:
@@ -218,11 +206,6 @@ def _by_product(each: list[Lines], r: Renderer) -> Lines:
 def is_split(program: TileProgram) -> bool:
     """Whether the blocks of a cluster share a tile, and leave when it is done."""
     return program.tile is not None and program.tile.kind is TileKind.SPLIT
-
-
-def is_made(program: TileProgram) -> bool:
-    """Whether other warps compute an operand."""
-    return program.tile is not None and program.tile.kind is TileKind.MADE
 
 
 def box_lines(program: TileProgram) -> str:

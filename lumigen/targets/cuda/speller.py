@@ -120,7 +120,6 @@ TILES = {
     TileKind.PAIR: "PipelinePair",
     TileKind.FMA: "FmaTile",
     TileKind.ROLES: "RolesTile",
-    TileKind.MADE: "MadeTile",
     TileKind.SPLIT: "SplitTile",
     TileKind.CASCADE: "CascadeTile",
     TileKind.CASCADE_ROLES: "CascadeRolesTile",

@@ -186,8 +186,10 @@ def _order(s: Order, r: Renderer) -> Lines:
 
 
 def _groups(s: GroupPlaces, r: Renderer) -> Lines:
-    """The same by groups, ahead of which are the counts of elements below each group."""
+    """The same by groups, ahead of which are the counts of elements below each group; or sums by group."""
     _, other = _keys(s, r)
+    if s.summed is not None:
+        return _sums(s, other, r)
     place, groups, count = s.place.name, r.index(s.groups), r.index(s.place.extent)
     out = r.pointer(s.dst, address(s.dst, s.at))
     every = f"for ({r.place} {place} = 0; {place} < {count}; ++{place})"
@@ -198,6 +200,22 @@ def _groups(s: GroupPlaces, r: Renderer) -> Lines:
         f"  ({out})[own_place] = count_before;",
         "}",
         *(_placed(s, r) if s.placed else ()),
+    )
+
+
+def _sums(s: GroupPlaces, key: str, r: Renderer) -> Lines:
+    """Each thread has some of the groups, and goes through all elements."""
+    assert s.summed is not None
+    place, count, value = s.place.name, r.index(s.place.extent), r.scalar(s.summed).code
+    out, groups = r.pointer(s.dst, address(s.dst, s.at)), r.index(s.groups)
+    return r.lines(
+        f"for ({r.place} own_group = team_number; own_group < {groups}; own_group += kTeams) {{",
+        f"  {computed_in(s.summed.dtype)} sum = 0.0f;",
+        f"  for ({r.place} {place} = 0; {place} < {count}; ++{place}) {{",
+        f"    if (group_of({key}, {groups}) == own_group) sum += {value};",
+        "  }",
+        f"  ({out})[own_group] = sum;",
+        "}",
     )
 
 

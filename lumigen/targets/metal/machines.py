@@ -114,6 +114,7 @@ TEAMS = Teams(
     between=16,
     stretch=0,
     together=1,
+    threads_together=0,
     blocks_together=0,
     strips=None,
 )

@@ -18,7 +18,7 @@ void k01_sum_simt(const void* raw, int64_t task, char* /*scratch*/) {
     for_lanes(8, [&](int64_t i1, auto lanes) {
       Vec acc0 = splat(0.0f);
       for (int64_t k0 = x1[i0]; k0 < index_min(rows, x1[i0 + 1]); ++k0) {
-        acc0 = acc0 + ((x1[k0 + 21] < rows) ? load(x + i1 + 8 * x1[k0 + 21], lanes) : splat(0.0f));
+        acc0 = acc0 + load(x + i1 + 8 * index_min(rows - 1, x1[k0 + 21]), lanes);
       }
       store(out + 8 * i0 + i1, acc0 + splat(0.0f), lanes);
     });

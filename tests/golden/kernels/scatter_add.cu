@@ -20,12 +20,9 @@ __global__ void __launch_bounds__(kThreads) k01_sum_simt_model_1(const __grid_co
     for (int i0 = 8 * task + team_number(); i0 < index_min(20, 8 * task + 8); i0 += kTeams) {
       for_lanes(packed, 8, [&](int i1, auto lanes) {
         Vec acc0 = splat(0.0f);
-        #pragma unroll 8
-        for (int k0 = static_cast<int>(x1[i0]); k0 < index_min(rows, static_cast<int>(x1[i0 + 1])); ++k0) {
-          acc0 = acc0 +
-              ((static_cast<int>(x1[k0 + 21]) < rows) ? load(x + i1 + 8 * static_cast<int>(x1[k0 + 21]), lanes)
-                  : splat(0.0f));
-        }
+        acc0 = add_run<int>(acc0, static_cast<int>(x1[i0]), index_min(rows, static_cast<int>(x1[i0 + 1])), [&](int k0) {
+          return load(x + i1 + 8 * index_min(rows - 1, static_cast<int>(x1[k0 + 21])), lanes);
+        });
         store(out + 8 * i0 + i1, acc0 + splat(0.0f), lanes);
       });
     }

@@ -1,4 +1,4 @@
-// run k00_groups_groups(ids, t3, t0, t1, t2, counters 0 .. 3) tasks 35
+// run k00_groups_groups(ids, t3, t0, t1, t2, counters 0 .. 96) tasks 35
 #define LUMIGEN_TEAM 1  // threads that share a row
 #define LUMIGEN_LANES 4  // elements of a Vec
 #include "runtime/group.cuh"

@@ -1,4 +1,4 @@
-// run k00_order_order(x, out, t0, t1, counters 0 .. 3) tasks 70
+// run k00_order_order(x, out, t0, t1, counters 0 .. 96) tasks 70
 #define LUMIGEN_TEAM 1  // threads that share a row
 #define LUMIGEN_LANES 4  // elements of a Vec
 #include "runtime/index.h"
