@@ -16,7 +16,7 @@ from lumigen.interp.graph import evaluate
 from lumigen.lower.assemble import LoweredModel
 from lumigen.quantise import FORMATS, quantised
 from lumigen.target import parse_target
-from lumigen.tile import For, StoreTile
+from lumigen.tile import Ahead, For, StoreTile
 
 Array = np.ndarray[Any, Any]
 
@@ -102,3 +102,22 @@ def test_scales_of_scales_are_computed_once_for_a_block(rows: int) -> None:
     element_by_element = ("build_lanes", "mask_lanes")
     assert not any(word in fast_lane.source(found) for word in element_by_element)
     agree(traced, found, rows, 640)
+
+
+def test_long_rows_of_floats_are_asked_for_lane_by_lane() -> None:
+    """A matrix that is no weight: lines of memory are asked for as vectors read them."""
+    model = lg.Model("inputs", nn.Identity())
+
+    @model.entry(x=lg.spec(70), w=lg.spec(9, 70))
+    def forward(x: lg.Tensor, w: lg.Tensor) -> lg.Tensor:
+        return w @ x
+
+    found = lower_model(model.trace(), {}, target=parse_target("cpu")).lowered
+    (kernel,) = found.kernels
+    assert any(isinstance(s, Ahead) for s in kernel.program.statements())
+    rng = np.random.default_rng(1)
+    inputs = {n: rng.standard_normal(s).astype(np.float32) for n, s in (("x", 70), ("w", (9, 70)))}
+    expected = inputs["w"].astype(np.float64) @ inputs["x"]
+    kernels = fast_lane.load(found, "-O1")
+    for run in (run_entry(found, inputs, {}), kernels.run("forward", inputs, {})):
+        np.testing.assert_allclose(run["out"], expected, rtol=0, atol=1e-5)

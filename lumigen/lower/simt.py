@@ -22,11 +22,12 @@ from math import prod
 
 from lumigen.condition import Cmp
 from lumigen.dtype import computed, f32
-from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, is_nonnegative, ix, minimum
+from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, minimum
+from lumigen.lower.ahead import asked_of, asking
 from lumigen.lower.built import Built, check
 from lumigen.lower.hold import hold_rows
 from lumigen.lower.runs import terms_of, visited
-from lumigen.lower.scope import Names, Scope, address, kernel_reductions, lanes_fit, moved
+from lumigen.lower.scope import Names, Scope, kernel_reductions, lanes_fit, moved
 from lumigen.lower.stretches import Stretch, stretches
 from lumigen.lower.turns import fold_in_turns, has_corrections
 from lumigen.lower.widths import moved_of
@@ -47,7 +48,7 @@ from lumigen.region import (
     walk,
 )
 from lumigen.schedule import Schedule
-from lumigen.tile import Ahead, For, Stmt, StoreTile, TileProgram, WhenLast
+from lumigen.tile import For, StoreTile, TileProgram, WhenLast
 
 SITES = ("visits", "lanes", "stretches")
 SITES_OF_ROWS = (*SITES, "held", "ahead")
@@ -145,7 +146,7 @@ class Loops:
         whole = all(a.extent == 1 for a in self.rows[:-1])
         plain = whole and all(_is_plain(fold) for fold in self.of_rows)
         plain = plain and not any(map(has_corrections, self.once))
-        along = all(_asked(fold, [{}], {last: ix(last)}) for fold in self.of_rows)
+        along = all(asked_of(fold, [{}], {last: ix(last)}) for fold in self.of_rows)
         return plain and along and any(last not in axes and axes & folded for axes in reads)
 
     def run_held(self, top: Scope, span: Spans, sizes: Schedule, line: int) -> tuple[For, ...]:
@@ -165,8 +166,8 @@ class Loops:
         body = tuple(scope.stmts)
         if sizes["ahead"]:
             later = {group: ix(group) + sizes["ahead"]}
-            body = _asking(
-                body, [a for fold in self.of_rows for a in _asked(fold, places, later)], line
+            body = asking(
+                body, [a for fold in self.of_rows for a in asked_of(fold, places, later)], line
             )
         main = For(group, lo // held, hi // held, False, body)
         if self.row.extent % held == 0:
@@ -241,38 +242,6 @@ def _beside(fold: Loop, places: Sequence[Mapping[Axis, Ix]]) -> Loop:
         results += [(r, map_expr(e, shift)) for r, e in there.results]
         carries += there.carries
     return replace(fold, carries=tuple(carries), results=tuple(results))
-
-
-def _asked(
-    fold: Loop, places: Sequence[Mapping[Axis, Ix]], later: Mapping[Axis, Ix]
-) -> list[tuple[Axis, Ahead]]:
-    """What each of these places reads in vectors, and does not share with the others, as it will be later."""
-    lane, found = fold.axes[-1], dict[Ahead, None]()
-    for e in walk(c.tile for c in fold.carries):
-        if isinstance(e, Read) and address(e.source, e.at).coefficient(lane) == 1:
-            each = [address(e.source, e.at).substitute(p) for p in places]
-            own = (at for at in each if at != at.substitute(later) or later.keys() <= at.axes)
-            found.update(dict.fromkeys(Ahead(e.source, at.substitute(later)) for at in own))
-    return [(lane, a) for a in found]
-
-
-def _asking(
-    body: Sequence[Stmt], asked: Sequence[tuple[Axis, Ahead]], line: int
-) -> tuple[Stmt, ...]:
-    """Loops over lanes that ask for it; ahead of the loop where all of its lanes read one line of so many bytes."""
-    out: list[Stmt] = []
-    for s in body:
-        if not isinstance(s, For):
-            out.append(s)
-            continue
-        inside = _asking(s.body, asked, line)
-        for lane, a in asked if s.lanes else ():
-            if lane == s.axis and is_nonnegative(line - lane.extent * a.source.dtype.itemsize):
-                out.append(replace(a, at=a.at.substitute({lane: ix(0)})))
-            elif lane == s.axis:
-                inside = (*inside, a)
-        out.append(replace(s, body=inside))
-    return tuple(out)
 
 
 def _moved_store(s: Store, place: Mapping[Axis, Ix]) -> Store:

@@ -131,7 +131,7 @@ def _pruned(r: RegionStory) -> tuple[PrunedContext, ...]:
     rows = [PrunedContext(n, why) for why, n in sorted((r.refused or {}).items())]
     rows.append(PrunedContext(r.alike, "makes kernels that another candidate makes"))
     rows.append(
-        PrunedContext(r.waiting, "legal, and had no turn: others were expected to be faster")
+        PrunedContext(r.waiting, "legal, and had no turn: others were to be measured first")
     )
     return tuple(p for p in rows if p.count)
 

@@ -262,6 +262,8 @@ def _name(s: Stmt) -> str:
             return ", ".join(map(str, s.conditions))
         case WhenLast():
             return str(s.arrived)
+        case Ahead():
+            return str(s.source)
         case (
             Let()
             | Accumulator()
@@ -310,8 +312,8 @@ def _broken_statement(s: Stmt, facts: Facts, scope: FactScope) -> Iterator[str]:
             yield from _broken_total(s, facts, scope)
         case Accumulate():
             yield from _broken_accumulate(s, facts, scope)
-        case StoreTile() | Ahead():
-            yield from _broken_place(s, facts, scope)
+        case StoreTile():
+            yield from _broken_store(s, facts, scope)
         case Order() | GroupPlaces() | OrderRows() | GroupRows():
             yield from _broken_native(s, facts, scope)
         case _:
@@ -337,9 +339,12 @@ def _broken_value_of(
 
 def _broken_matrix(s: Stmt, facts: Facts, scope: FactScope) -> Iterator[str]:
     """Statements on whole tiles: f32, outside lanes, each tile in scratch."""
-    if scope.lanes is not None:
+    if scope.lanes is not None and not isinstance(s, Ahead):
         yield "a tile within lanes"
     match s:
+        case Ahead():
+            yield from broken_use(s.source, facts)
+            yield from broken_index(s.at, facts, scope, alike=False)  # that of the first lane
         case Pack():
             yield from broken_tile(s.dst, facts)
             yield from broken_indices((s.at, s.row_lo, s.row_hi, s.k_lo, s.k_hi), facts, scope)
@@ -504,15 +509,6 @@ def _broken_accumulate(s: Accumulate, facts: Facts, scope: FactScope) -> Iterato
     if s.value.dtype is not s.into.dtype:
         yield f"a value of {s.value.dtype} into {s.into.dtype}"
     yield from broken_value(s.value, facts, scope, s.lanes)
-
-
-def _broken_place(s: StoreTile | Ahead, facts: Facts, scope: FactScope) -> Iterator[str]:
-    """What is stored, or soon read, at a place."""
-    if isinstance(s, StoreTile):
-        yield from _broken_store(s, facts, scope)
-    else:
-        yield from broken_use(s.source, facts)
-        yield from broken_indices((s.at,), facts, scope)
 
 
 def _broken_store(s: StoreTile, facts: Facts, scope: FactScope) -> Iterator[str]:
