@@ -36,9 +36,9 @@ bfloat constant device fragment half kernel thread threadgroup uchar uint ulong 
 RESERVED = frozenset(_RESERVED.split())
 _GROUP_WORDS = """
 as_type block clear column_of copy_four count_before element fill_rows first_column first_row fold_rows group_number
-group_of k_lo load_bf16 load_f16 mapped mem_flags multiply_tiles multiply_weights other_value own_column own_place
-own_row own_value part scale_rows set_element stands_before Fragment Greatest Numbers ProductTile Sum a_tile b_tile
-c_tile team_number team_rank thread_number threadgroup_barrier LUMIGEN_UNROLL kTeam kTeams
+group_of k_end k_lo load_bf16 load_f16 mapped mem_flags multiply_tiles multiply_weights other_value own_column
+own_place own_row own_value part scale_rows set_element stands_before Fragment Greatest Numbers ProductTile Sum a_tile
+b_tile c_tile team_number team_rank thread_number threadgroup_barrier LUMIGEN_UNROLL kTeam kTeams
 """
 WORDS = frozenset((*_WORDS.split(), *_GROUP_WORDS.split(), *RESERVED))
 

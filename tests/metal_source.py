@@ -27,7 +27,7 @@ PLACES = {
     "simdgroup_index_in_threadgroup": f"uint3({THREE}thread / 32, 0, 0)",
 }
 DECLARED = re.compile(
-    r"([;{}]\s*)threadgroup(\s[^;(){}]*(?:\(\([^;]*?\)\)[^;(){}]*)?\[[^;]*\]\s*;)"
+    r"(?<=[;{}])(\s*)threadgroup(\s[^;(){}]*(?:\(\([^;]*?\)\)[^;(){}]*)?\[[^;]*\]\s*;)"
 )
 # ahead of the kernel, whose words are macros
 HEADERS = """#include <cstdio>
@@ -98,6 +98,7 @@ class Foreign:
         source = re.sub(r"//[^\n]*|/\*.*?\*/", "", source, flags=re.DOTALL)
         name, parameters = _kernel(source)
         body = DECLARED.sub(r"\1static\2", source)
+        body = re.sub(r"\[\[\s*kernel[^\]]*\]\]", "static", body)
         body = re.sub(r"\[\[[^\]]*\]\]", "", body)
         main = MAIN.replace("KERNEL", name).replace("ARGUMENTS", ", ".join(_arguments(parameters)))
         folder.mkdir(parents=True, exist_ok=True)
@@ -137,7 +138,7 @@ class Foreign:
 
 def _kernel(source: str) -> tuple[str, list[str]]:
     """The kernel's name and its parameters."""
-    found = re.search(r"\bkernel\s+void\s+(\w+)\s*\(", source)
+    found = re.search(r"(?:\bkernel|\[\[\s*kernel[^\]]*\]\])\s+void\s+(\w+)\s*\(", source)
     assert found is not None, "no kernel"
     depth, end = 1, found.end()
     parts = [""]

@@ -832,6 +832,7 @@ def test_doctor_finds_what_builds_need(run: Run) -> None:
     found = {f["name"]: f for f in json.loads(out)["findings"]}
     assert code == (0 if all(f["ok"] for f in found.values() if f["needed"]) else 1)
     assert not found["CUDA toolkit"]["needed"]
+    assert not found["Metal"]["needed"]
     assert {"C++ compiler", "cmake", "ninja", "Python headers", "processor"} <= found.keys()
 
 

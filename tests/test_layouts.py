@@ -208,3 +208,19 @@ def test_a_product_that_several_regions_read_is_stored_with_its_map() -> None:
     model, _ = _cuda_kernels(nn.Sequential(Block(), Block(), Block()), 2, 64, 16, 16)
     assert all(skeleton != "simt" for skeleton, _ in _stored(model))
     assert len(model.programs[0].launches) == 6
+
+
+def test_an_image_that_a_map_reads_many_times_across_is_copied() -> None:
+    """Each element of a bilinear enlargement has four of the image, whose channels lie apart."""
+
+    def enlarged(x: Any, w: Any) -> Any:
+        return F.conv2d(F.interpolate(x, scale_factor=2, mode="bilinear"), w, padding=1)
+
+    held = {"x": lg.spec(2, 16, 8, 8, dtype=f16), "w": lg.spec(24, 16, 3, 3, dtype=f16)}
+    graph = traced(enlarged, **held)
+    for step in GRAPH_PASSES:
+        graph = step(graph)
+    first, *_ = assemble((("entry", graph),), CUDA, dtype=f16).kernels
+    assert [b.name for b in first.region.reads()] == ["x"]
+    (store,) = first.region.stores
+    assert {d.estimate() for d in store.dst.dims} == {2, 8, 16}

@@ -289,6 +289,10 @@ MORE: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         lambda x, q, s: x @ (q.to(lg.f32) * s).mT,
         {"x": lg.spec(9, 64), "q": lg.spec(99, 64, dtype=lg.i8), "s": lg.spec(99, 1)},
     ),
+    "quants of one row": (
+        lambda x, q, s: x @ (q.to(lg.f32) * s).mT,
+        {"x": lg.spec(1, 64), "q": lg.spec(4096, 64, dtype=lg.i8), "s": lg.spec(4096, 1)},
+    ),
     "many long rows": (lambda x: x.sort(-1)[0], {"x": lg.spec(4096, 70000)}),
     "gradient": (gradient, {name: lg.spec(2, 900, 64) for name in "qkvd"}),
     "long heads": (

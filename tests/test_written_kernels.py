@@ -306,6 +306,21 @@ KERNELS = {
     "cascade_roles_f16.cu": Row("causal_f16", HOPPER, "cascade_roles"),
     "cascade_roles_grouped_bf16.cu": Row("grouped_bf16", HOPPER, "cascade_roles"),
     "cascade_roles_log_sum_exp_f16.cu": Row("log_sum_exp_f16", HOPPER, "cascade_roles"),
+    "map.metal": Row("map", "metal", "simt"),
+    "softmax.metal": Row("softmax", "metal", "simt"),
+    "scatter_groups.metal": Row("scatter_add", "metal", "groups"),
+    "recurrent.metal": Row("recurrent", "metal", "simt", 1),
+    "sort.metal": Row("sort", "metal", "order"),
+    "row_of_weights.metal": Row("linear_of_one_row", "metal", "simt"),
+    "pipeline_f32.metal": Row("linear_gelu", "metal", "pipeline"),
+    "pipeline_f16.metal": Row("product_f16", "metal", "pipeline"),
+    "convolution.metal": Row("convolution", "metal", "pipeline"),
+    "stream_causal.metal": Row("causal", "metal", "cascade"),
+    "stream_grouped_bf16.metal": Row("grouped_bf16", "metal", "cascade"),
+    "stream_parts.metal": Row("one_token_of_many", "metal", "cascade"),
+    "stream_merge.metal": Row("one_token_of_many", "metal", "simt"),
+    "fold_of_labels.metal": Row("labels", "metal", "block_fold"),
+    "fold_of_scores.metal": Row("scores", "metal", "block_fold"),
 }
 
 

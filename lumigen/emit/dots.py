@@ -18,8 +18,6 @@ from lumigen.lower.scope import integers_read
 from lumigen.ops import Op
 from lumigen.region import Choose, Const, Expr, Intrinsic, Prim, free_axes, prim
 
-MOST = 1 << 16  # that is added
-
 
 @dataclass(frozen=True)
 class DotOfLanes:
@@ -47,7 +45,7 @@ def added(e: Expr) -> tuple[Expr, float]:
     """A small integer, and the whole number that is added to it; any other value, and none."""
     if not isinstance(e, Prim) or e.op is not Op.ADD or not isinstance(more := e.args[1], Const):
         return e, 0.0
-    whole = abs(more.value) <= MOST and more.value == int(more.value)
+    whole = abs(more.value) <= 1 << 16 and more.value == int(more.value)
     return (e.args[0], more.value) if whole and is_of_bytes(e.args[0]) else (e, 0.0)
 
 

@@ -35,7 +35,7 @@ def waits(model: CompiledModel, program: Program) -> tuple[bool, ...]:
             hazard = meets(read, writes) or meets(written, reads | writes)
             out.append(alone or follows or hazard)
             if out[-1]:
-                reads, writes = set(), set()
+                reads, writes = set[Argument](), set[Argument]()
             reads, writes, follows = reads | read, writes | written, alone
     return tuple(out)
 

@@ -430,8 +430,9 @@ def _folded_run(s: For) -> Accumulate | None:
 
 def _terms(e: Expr) -> list[Expr]:
     """What a sum adds up."""
-    is_sum = isinstance(e, Prim) and e.op is Op.ADD
-    return [t for x in e.args for t in _terms(x)] if is_sum else [e]
+    if not isinstance(e, Prim) or e.op is not Op.ADD:
+        return [e]
+    return [t for x in e.args for t in _terms(x)]
 
 
 def _is_product(e: Expr) -> bool:

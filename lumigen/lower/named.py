@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator
 from functools import partial, reduce
 
-from lumigen.dtype import bf16, boolean, f16, f32
+from lumigen.dtype import bf16, boolean, f16, f32, u8
 from lumigen.lower.algebra import is_not_nan
 from lumigen.lower.whole import divided, in_floats
 from lumigen.memo import remembered
@@ -33,8 +33,6 @@ from lumigen.region import (
     prim,
     rebuild,
 )
-
-DIGITS = {f16: 1 << 11, bf16: 1 << 8}  # up to which they have each integer
 
 
 @remembered
@@ -152,11 +150,11 @@ def _may_be_nan(e: Expr) -> bool:
 def _from_integer(e: Prim) -> Expr:
     """A float of a small integer that is computed from others: computed as a float from the start."""
     (x,) = e.args
-    most = DIGITS.get(x.dtype, 0)
-    if most and isinstance(x, Prim) and x.op is Op.CONTIGUOUS:
-        (x,) = x.args  # which floats of 16 bits have as it is, if it is small
+    is_rounded = x.dtype in (f16, bf16) and isinstance(x, Prim) and x.op is Op.CONTIGUOUS
+    if is_rounded and isinstance(x, Prim):
+        (x,) = x.args  # floats of 16 bits have each integer of 8
     found = in_floats(x) if isinstance(x, Index | Prim | Choose) and x.dtype.is_int else None
-    if found is None or (most and max(-found.lo, found.hi) > most):
+    if found is None or (is_rounded and max(-found.lo, found.hi) > u8.greatest):
         return e
     return found.value
 

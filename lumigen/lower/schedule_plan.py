@@ -215,7 +215,8 @@ def streams_past(one: Contraction, machine: Gpu) -> bool:
     rows, flat = extent_of(one.m_axes), Flat.of(one)
     few = rows.is_const and rows.const <= machine.teams.together and not one.grid
     is_one = machine.teams.together > 1 and few
-    return is_one and is_of_few_bytes(flat.columns, flat.n, flat.k)
+    operand, most = (flat.columns, flat.n, flat.k), 2 * machine.storing.few_steps
+    return is_one and is_of_few_bytes(*operand, machine.teams.lane_bytes, most)
 
 
 def _main(plan: KernelPlan) -> object:

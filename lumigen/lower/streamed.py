@@ -25,28 +25,25 @@ from lumigen.region import (
     walk,
 )
 
-LANES = 4  # neighbours that are made together, at least
-STEPS = 24  # of an element
-KINDS = (Prim, Choose, Intrinsic, Read, Const, Index, Holds)
 
-
-def is_of_few_bytes(value: Expr, major: Axis, k: Axis) -> bool:
-    """Whether an operand over (major, k) is made of less than the two bytes of an element, in a few steps."""
+def is_of_few_bytes(value: Expr, major: Axis, k: Axis, lanes: int, most: int) -> bool:
+    """Whether an operand over (major, k) is made of less than two bytes for an element, in `most` steps, by vectors."""
     value = named(value)
     inside = walk([value])
     steps = sum(isinstance(e, Prim | Choose | Intrinsic) for e in inside)
-    if steps > STEPS or not all(isinstance(e, KINDS) for e in inside) or not is_safe(value):
+    kinds = (Prim, Choose, Intrinsic, Read, Const, Index, Holds)
+    if steps > most or not all(isinstance(e, kinds) for e in inside) or not is_safe(value):
         return False
-    if free_axes(value) != frozenset({major, k}) or k.extent % LANES != 0:
+    if free_axes(value) != frozenset({major, k}) or k.extent % lanes != 0:
         return False
-    return 0 < (_bytes(value, k) or 0) < bf16.itemsize
+    return 0 < (_bytes(value, k, lanes) or 0) < bf16.itemsize
 
 
-def _bytes(value: Expr, k: Axis) -> int | None:
+def _bytes(value: Expr, k: Axis, lanes: int) -> int | None:
     """Of an element, of what it is made of; what neighbours share counts for nothing. None: other reads than those."""
-    lane, vector = Axis("lane", ix(LANES)), Axis("vector", k.extent // LANES)
+    lane, vector = Axis("lane", ix(lanes)), Axis("vector", k.extent // lanes)
     total = 0
-    for e in walk([substitute(value, {k: ix(vector) * LANES + lane})]):
+    for e in walk([substitute(value, {k: ix(vector) * lanes + lane})]):
         if isinstance(e, Read):
             step = address(e.source, e.at).coefficient(lane)
             if step == 1 and e.source.dtype in (i8, u8, f16, bf16):

@@ -343,8 +343,8 @@ def _broken_matrix(s: Stmt, facts: Facts, scope: FactScope) -> Iterator[str]:
         yield "a tile within lanes"
     match s:
         case Ahead():
-            yield from broken_use(s.source, facts)
-            yield from broken_index(s.at, facts, scope, alike=False)  # that of the first lane
+            at = broken_index(s.at, facts, scope, alike=False)  # of the first lane
+            yield from (*broken_use(s.source, facts), *at)
         case Pack():
             yield from broken_tile(s.dst, facts)
             yield from broken_indices((s.at, s.row_lo, s.row_hi, s.k_lo, s.k_hi), facts, scope)

@@ -1,7 +1,7 @@
 """Kernels that tinygrad's and tilelang's writers of Metal make, on the emulator: a check of the emulator by others.
 
     python -m venv others && others/bin/pip install numpy tinygrad==0.14.0 tilelang==0.1.15
-    others/bin/python tests/sweeps/metal_others.py [--only tinygrad]
+    others/bin/python tests/sweeps/metal_others.py [--only tinygrad | tilelang]
 
 Both make text without a Mac. Each kernel is run with threads in four orders.
 """
@@ -135,7 +135,67 @@ def of_tinygrad(folder: Path) -> None:
                 print(f"  with {word}")
 
 
-WRITERS = {"tinygrad": of_tinygrad}
+# ---- tilelang ----
+
+
+def tilelang_programs() -> dict[str, Any]:
+    """A map of ragged length, and products of tiles in threadgroup memory."""
+    import tilelang.language as T
+
+    @T.prim_func
+    def a_map(
+        A: T.Tensor((1000,), "float32"),
+        B: T.Tensor((1000,), "float32"),
+        C: T.Tensor((1000,), "float32"),
+    ):
+        with T.Kernel(8, threads=128) as bx:
+            for i in T.Parallel(128):
+                if bx * 128 + i < 1000:
+                    C[bx * 128 + i] = A[bx * 128 + i] * B[bx * 128 + i] + 1.0
+
+    def product(dtype: str) -> Any:
+        @T.prim_func
+        def main(
+            A: T.Tensor((64, 128), dtype),
+            B: T.Tensor((128, 96), dtype),
+            C: T.Tensor((64, 96), "float32"),
+        ):
+            with T.Kernel(3, 2, threads=128) as (bx, by):
+                rows = T.alloc_shared((32, 32), dtype, scope="shared")
+                columns = T.alloc_shared((32, 32), dtype, scope="shared")
+                sums = T.alloc_fragment((32, 32), "float32")
+                T.clear(sums)
+                for k in T.Serial(4):
+                    T.copy(A[by * 32, k * 32], rows)
+                    T.copy(B[k * 32, bx * 32], columns)
+                    T.gemm(rows, columns, sums)
+                T.copy(sums, C[by * 32, bx * 32])
+
+        return main
+
+    return {"a map": a_map, "product": product("float32"), "product of halves": product("float16")}
+
+
+def of_tilelang(folder: Path) -> None:
+    import tilelang
+    from tilelang import tvm
+
+    for number, (name, program) in enumerate(tilelang_programs().items()):
+        with tvm.target.Target("metal"):
+            source = str(tilelang.lower(program, target="metal").kernel_source)
+        kernel = Foreign.built(source, folder / str(number))
+        if name == "a map":
+            x, y = rng.standard_normal((2, 1000)).astype(np.float32)
+            launch, wanted = ((8, 1, 1), (128, 1, 1)), x.astype(np.float64) * y + 1
+        else:
+            kind = np.float16 if "halves" in name else np.float32
+            x, y = (rng.standard_normal(s).astype(kind) for s in ((64, 128), (128, 96)))
+            launch, wanted = ((3, 2, 1), (128, 1, 1)), x.astype(np.float64) @ y.astype(np.float64)
+        arrays = [x, y, np.zeros(wanted.shape, np.float32)]
+        check(f"tilelang, {name}", kernel, launch, arrays, wanted, at=2)
+
+
+WRITERS = {"tinygrad": of_tinygrad, "tilelang": of_tilelang}
 
 
 def main() -> int:

@@ -161,6 +161,8 @@ class GroupStatements:
     def _when(self, s: When, r: Renderer) -> Lines:
         held = " && ".join(map(r.holds, s.conditions))
         body, otherwise = (joined(used(self.parts(b))).indented() for b in (s.body, s.otherwise))
+        if not s.body:
+            return r.lines(f"if (!({held})) {{", otherwise, "}")
         return r.lines(f"if ({held}) {{", body, "} else {", otherwise, "}")
 
 

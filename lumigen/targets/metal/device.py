@@ -79,9 +79,12 @@ def device_of(machine: StreamingGpu) -> Device:
 
 
 def _schedule(machine: StreamingGpu, plan: KernelPlan) -> Schedule:
-    """The heuristic's. Registers of Apple's GPUs are not known: what a row shares is read again."""
+    """The heuristic's. Registers of Apple's GPUs are not known: what a row shares is read again, element by element."""
     sizes = schedule_of_streaming(plan, machine)
-    return sizes.at("hold", 0) if sizes.builder == "simt" else sizes
+    for site, size in (("hold", 0), ("width", 1)):
+        if sizes.get(site, size) != size:
+            sizes = sizes.at(site, size)
+    return sizes
 
 
 def _realised(build: Build) -> Build:

@@ -183,10 +183,15 @@ def of_stream(s: Stream) -> tuple[Brought, ...]:
     out: list[Brought] = []
     for t in s.tiles:
         majors, depth = (d.const for d in t.dst.dims)
-        end = s.hi if t in s.outer else t.depth.extent
+        end = _stream_end(s) if t in s.outer else t.depth.extent
         major, deep = (t.major, t.major_lo, majors), (t.depth, t.depth_lo, depth)
         out.append(Brought(str(t.dst), t.operand, major, deep, end, t.dst.dtype, whole=True))
     return tuple(out)
+
+
+def _stream_end(s: Stream) -> Ix:
+    """Where what streams by ends; a number that is computed has a name."""
+    return s.hi if s.hi.is_const else ix(Axis("k_end", s.hi + 1))
 
 
 def placed(tiles: tuple[Brought, ...]) -> Lines:
@@ -231,7 +236,8 @@ def stream_lines(s: Stream, body: Lines, r: Renderer) -> Lines:
     rows, moving = tiles[: len(s.rows)], tiles[len(s.rows) :]
     axis, barrier = s.axis.name, Lines((BARRIER,))
     turn = joined([barrier, *(b.lines(r) for b in moving), barrier, body])
-    head = (
-        f"for ({r.place} {axis} = {r.index(s.lo)}; {axis} < {r.index(s.hi)}; {axis} += {s.step}) {{"
-    )
-    return r.lines(placed(tiles), *(b.lines(r) for b in rows), head, turn.indented(), "}")
+    end = r.index(_stream_end(s))
+    named = () if s.hi.is_const else (f"const {r.place} {end} = {r.index(s.hi)};",)
+    start = f"{r.place} {axis} = {r.index(s.lo)}"
+    head = f"for ({start}; {axis} < {end}; {axis} += {s.step}) {{"
+    return r.lines(placed(tiles), *(b.lines(r) for b in rows), *named, head, turn.indented(), "}")

@@ -12,6 +12,7 @@ from lumigen.target_row import Target
 from lumigen.targets.backend import TargetBackend
 from lumigen.targets.metal.device import METAL as DEVICE
 from lumigen.targets.metal.speller import metal_kernel_body
+from lumigen.targets.metal.tools import metal_compiler
 from lumigen.targets.skeletons import GROUPS, LOOPS, ORDER
 
 METAL = Target(
@@ -52,4 +53,5 @@ BACKEND = TargetBackend(
     spell=metal_kernel_body,
     probe=_no_limits,
     skipped="a GPU of Apple's",
+    findings=(metal_compiler,),
 )

@@ -1,0 +1,146 @@
+// run k00_product_block_fold(y, x, w_w, out, many) tasks ((many + 31)//32)
+#ifdef __METAL_VERSION__  // the GPU's half
+#include "runtime/arithmetic.h"
+#include "runtime/product.h"
+
+namespace LUMIGEN_NS {
+
+inline void run_k00_product_block_fold(constant k00_product_block_fold_args& args, threadgroup char* shared,
+    uint group_number, int thread_number) {
+  using Tile = ProductTile<32, 64, 16, 4, 1>;
+  const int own_row = first_row<Tile>(thread_number), own_column = first_column<Tile>(thread_number);
+  device const int64_t* const y = args.y;
+  device const float* const x = args.x;
+  device const float* const w_weight = args.w_weight;
+  device float* const out = args.out;
+  const int many = static_cast<int>(args.many);
+  const int task = static_cast<int>(group_number);
+  Numbers<Tile> factor0;
+  Numbers<Tile> state0;
+  Numbers<Tile> state1;
+  Numbers<Tile> state2;
+  Numbers<Tile> before0;
+  Fragment<Tile, 64> mapped;
+  const int m0 = 32 * task;
+  fill_rows(state0, -__builtin_inff());
+  fill_rows(state1, 0.0f);
+  fill_rows(state2, 0.0f);
+  for (int k_begin = 0; k_begin < 500; k_begin += 64) {
+    threadgroup float* const a_tile = reinterpret_cast<threadgroup float*>(shared);
+    threadgroup float* const b_tile = reinterpret_cast<threadgroup float*>(shared + 2048);
+    Fragment<Tile, Tile::kColumns> scores;
+    clear(scores);
+    for (int d_lo = 0; d_lo < 24; d_lo += Tile::kDepth) {
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+      for (int part = 4 * thread_number; part < 32 * 16; part += 4 * Tile::kThreads) {
+        const int m = m0 + part / 16, d = d_lo + part % 16;
+        copy_four(a_tile + part, m < many && d < 24, x + d + 24 * m);
+      }
+      for (int part = 4 * thread_number; part < 64 * 16; part += 4 * Tile::kThreads) {
+        const int k1 = k_begin + part / 16, d = d_lo + part % 16;
+        copy_four(b_tile + part, k1 < 500 && d < 24, w_weight + d + 24 * k1);
+      }
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+      multiply_tiles<true, true>(scores, a_tile, b_tile, thread_number);
+    }
+    if (!(k_begin <= 436)) {
+      LUMIGEN_UNROLL
+      for (int block = 0; block < Tile::kRowBlocks; ++block) {
+        const int m = m0 + own_row + 8 * block;
+        LUMIGEN_UNROLL
+        for (int part = 0; part < Fragment<Tile, 64>::kParts; ++part) {
+          const int k1 = k_begin + own_column + column_of(part);
+          float mapped = -__builtin_inff();
+          if (m < many && k1 < 500) {
+            const float score0 = element(scores, block, part);
+            mapped = score0;
+          }
+          set_element(scores, block, part, mapped);
+        }
+      }
+    }
+    for (int block = 0; block < Tile::kRowBlocks; ++block) {
+      const float row0 = state0.at[block];
+      const float new_before0 = row0;
+      before0.at[block] = new_before0;
+    }
+    fold_rows<Greatest>(state0, scores);
+    LUMIGEN_UNROLL
+    for (int block = 0; block < Tile::kRowBlocks; ++block) {
+      const int m = m0 + own_row + 8 * block;
+      LUMIGEN_UNROLL
+      for (int part = 0; part < Fragment<Tile, 64>::kParts; ++part) {
+        const int k1 = k_begin + own_column + column_of(part);
+        float mapped = 0.0f;
+        if (m < many && k1 < 500) {
+          const float score1 = element(scores, block, part);
+          mapped = (500 * (y[m] < 0) + y[m] <= 499 && int64_t{k1} == 500 * (y[m] < 0) + y[m] && 0 <= 500 * (y[m] < 0) +
+              y[m]) ? score1 : 0.0f;
+        }
+        set_element(mapped, block, part, mapped);
+      }
+    }
+    fold_rows<Sum>(state2, mapped);
+    for (int block = 0; block < Tile::kRowBlocks; ++block) {
+      const float row1 = before0.at[block];
+      const float row2 = state0.at[block];
+      const float new_factor0 = exp(row1 - ((row2 < -3.4028235e+38f) ? 0.0f : row2));
+      factor0.at[block] = new_factor0;
+    }
+    for (int block = 0; block < Tile::kRowBlocks; ++block) {
+      const float row3 = state1.at[block];
+      const float row4 = factor0.at[block];
+      const float new_state1 = row3 * row4;
+      state1.at[block] = new_state1;
+    }
+    LUMIGEN_UNROLL
+    for (int block = 0; block < Tile::kRowBlocks; ++block) {
+      const int m = m0 + own_row + 8 * block;
+      const float row5 = state0.at[block];
+      LUMIGEN_UNROLL
+      for (int part = 0; part < Fragment<Tile, 64>::kParts; ++part) {
+        const int k1 = k_begin + own_column + column_of(part);
+        const float score2 = element(scores, block, part);
+        set_element(scores, block, part,
+            exp2(fma(score2, 1.442695f, ((row5 < -3.4028235e+38f) ? 0.0f : row5) * -1.0f * 1.442695f)));
+      }
+    }
+    fold_rows<Sum>(state1, scores);
+  }
+  for (int block = 0; block < Tile::kRowBlocks; ++block) {
+    const int m = m0 + own_row + 8 * block;
+    const float row6 = state2.at[block];
+    const float row7 = state0.at[block];
+    const float row8 = state1.at[block];
+    if (own_column == 0 && m < many) {
+      const bool v0 = y[m] == -100;
+      out[m] = (v0 ? 0.0f
+          : ((500 * (y[m] < 0) + y[m] <= 499 && 0 <= 500 * (y[m] < 0) + y[m]) ? row6 - row7 -
+              log2((row7 < -3.4028235e+38f) ? __builtin_nanf("") : row8) * 0.6931472f : 0.0f)) * -1.0f * (v0 ? 0.0f
+          : 1.0f);
+    }
+  }
+}
+
+}  // namespace LUMIGEN_NS
+
+kernel void k00_product_block_fold(constant LUMIGEN_NS::k00_product_block_fold_args& args [[buffer(0)]],
+    threadgroup char* shared LUMIGEN_SHARED,
+                              uint group_number [[threadgroup_position_in_grid]],
+                                  uint thread_number [[thread_position_in_threadgroup]]) {
+  LUMIGEN_NS::run_k00_product_block_fold(args, shared, group_number, static_cast<int>(thread_number));
+}
+#ifdef LUMIGEN_EMULATED
+#include "emulated/kernels.h"
+EMULATED_KERNEL(k00_product_block_fold, LUMIGEN_NS::k00_product_block_fold_args)
+#endif
+#endif
+
+#ifdef LUMIGEN_HOST  // what the host knows of it
+namespace LUMIGEN_NS {
+
+const KernelRow k00_product_block_fold_row = {"k00_product_block_fold", "model.py:1",
+    sizeof(k00_product_block_fold_args), 4, 128, 6144};
+
+}  // namespace LUMIGEN_NS
+#endif

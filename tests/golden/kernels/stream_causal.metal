@@ -1,0 +1,147 @@
+// run k00_product_cascade(q, k, v, out, rows) tasks 2*((rows + 15)//16)
+#ifdef __METAL_VERSION__  // the GPU's half
+#include "runtime/arithmetic.h"
+#include "runtime/product.h"
+
+namespace LUMIGEN_NS {
+
+inline void run_k00_product_cascade(constant k00_product_cascade_args& args, threadgroup char* shared,
+    uint group_number, int thread_number) {
+  using Tile = ProductTile<16, 32, 16, 2, 1>;
+  const int own_row = first_row<Tile>(thread_number), own_column = first_column<Tile>(thread_number);
+  device const float* const q = args.q;
+  device const float* const k_ = args.k_;
+  device const float* const v = args.v;
+  device float* const out = args.out;
+  const int rows = static_cast<int>(args.rows);
+  const int task = static_cast<int>(group_number);
+  Fragment<Tile, 32> scores;
+  Fragment<Tile, 16> sums;
+  Numbers<Tile> factor0;
+  Numbers<Tile> state0;
+  Numbers<Tile> state1;
+  Numbers<Tile> before0;
+  Numbers<Tile> result0;
+  const int m0 = 16 * ((rows + 15) / 16) - 16 * (task / 2) - 16;
+  const int m1 = index_min(m0 + 16, rows);
+  const int i1 = task % 2;
+  const int i0 = 0;
+  fill_rows(state0, -__builtin_inff());
+  fill_rows(state1, 0.0f);
+  clear(sums);
+  threadgroup float* const a_tile = reinterpret_cast<threadgroup float*>(shared);
+  threadgroup float* const b_tile = reinterpret_cast<threadgroup float*>(shared + 1024);
+  threadgroup float* const c_tile = reinterpret_cast<threadgroup float*>(shared + 3072);
+  for (int part = 4 * thread_number; part < 16 * 16; part += 4 * Tile::kThreads) {
+    const int m = m0 + part / 16, d = part % 16;
+    copy_four(a_tile + part, m < rows, q + d + 16 * i1 * rows + 16 * m);
+  }
+  const int k_end = m1;
+  for (int k_begin = 0; k_begin < k_end; k_begin += 32) {
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    for (int part = 4 * thread_number; part < 32 * 16; part += 4 * Tile::kThreads) {
+      const int k1 = k_begin + part / 16, d = part % 16;
+      copy_four(b_tile + part, k1 < rows, k_ + d + 16 * i1 * rows + 16 * k1);
+    }
+    for (int part = 4 * thread_number; part < 16 * 32; part += 4 * Tile::kThreads) {
+      const int e = part % 16, k1 = k_begin + part / 16;
+      copy_four(c_tile + part, k1 < k_end, v + e + 16 * i1 * rows + 16 * k1);
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    clear(scores);
+    multiply_tiles<true, true>(scores, a_tile, b_tile, thread_number);
+    if (!(k_begin + 31 <= m0 && k_begin + 32 <= rows)) {
+      LUMIGEN_UNROLL
+      for (int block = 0; block < Tile::kRowBlocks; ++block) {
+        const int m = m0 + own_row + 8 * block;
+        LUMIGEN_UNROLL
+        for (int part = 0; part < Fragment<Tile, 32>::kParts; ++part) {
+          const int k1 = k_begin + own_column + column_of(part);
+          float mapped = -__builtin_inff();
+          if (m < rows && k1 < rows) {
+            const float score0 = element(scores, block, part);
+            mapped = (k1 <= m) ? score0 : -__builtin_inff();
+          }
+          set_element(scores, block, part, mapped);
+        }
+      }
+    }
+    for (int block = 0; block < Tile::kRowBlocks; ++block) {
+      const float row0 = state0.at[block];
+      const float new_before0 = row0;
+      before0.at[block] = new_before0;
+    }
+    fold_rows<Greatest>(state0, scores);
+    for (int block = 0; block < Tile::kRowBlocks; ++block) {
+      const float row1 = before0.at[block];
+      const float row2 = state0.at[block];
+      const float v0 = row2 * 0.25f;
+      const float new_factor0 = exp(row1 * 0.25f - ((v0 < -3.4028235e+38f) ? 0.0f : v0));
+      factor0.at[block] = new_factor0;
+    }
+    for (int block = 0; block < Tile::kRowBlocks; ++block) {
+      const float row3 = state1.at[block];
+      const float row4 = factor0.at[block];
+      const float new_state1 = row3 * row4;
+      state1.at[block] = new_state1;
+    }
+    LUMIGEN_UNROLL
+    for (int block = 0; block < Tile::kRowBlocks; ++block) {
+      const int m = m0 + own_row + 8 * block;
+      const float row5 = state0.at[block];
+      LUMIGEN_UNROLL
+      for (int part = 0; part < Fragment<Tile, 32>::kParts; ++part) {
+        const int k1 = k_begin + own_column + column_of(part);
+        const float score1 = element(scores, block, part);
+        const float v1 = row5 * 0.25f;
+        set_element(scores, block, part,
+            exp2(fma(score1, 0.36067376f, ((v1 < -3.4028235e+38f) ? 0.0f : v1) * -1.0f * 1.442695f)));
+      }
+    }
+    fold_rows<Sum>(state1, scores);
+    scale_rows(sums, factor0);
+    multiply_weights<false>(sums, scores, c_tile);
+  }
+  for (int block = 0; block < Tile::kRowBlocks; ++block) {
+    const float row6 = state0.at[block];
+    const float row7 = state1.at[block];
+    const float new_result0 = recip((row6 * 0.25f < -3.4028235e+38f) ? __builtin_nanf("") : row7);
+    result0.at[block] = new_result0;
+  }
+  LUMIGEN_UNROLL
+  for (int block = 0; block < Tile::kRowBlocks; ++block) {
+    const int m = m0 + own_row + 8 * block;
+    const float row8 = result0.at[block];
+    LUMIGEN_UNROLL
+    for (int part = 0; part < Fragment<Tile, 16>::kParts; ++part) {
+      const int e = own_column + column_of(part);
+      if (m < rows && e < 16) {
+        const float total0 = element(sums, block, part);
+        out[e + 32 * i0 * rows + 16 * i1 * rows + 16 * m] = total0 * row8;
+      }
+    }
+  }
+}
+
+}  // namespace LUMIGEN_NS
+
+kernel void k00_product_cascade(constant LUMIGEN_NS::k00_product_cascade_args& args [[buffer(0)]],
+    threadgroup char* shared LUMIGEN_SHARED,
+                              uint group_number [[threadgroup_position_in_grid]],
+                                  uint thread_number [[thread_position_in_threadgroup]]) {
+  LUMIGEN_NS::run_k00_product_cascade(args, shared, group_number, static_cast<int>(thread_number));
+}
+#ifdef LUMIGEN_EMULATED
+#include "emulated/kernels.h"
+EMULATED_KERNEL(k00_product_cascade, LUMIGEN_NS::k00_product_cascade_args)
+#endif
+#endif
+
+#ifdef LUMIGEN_HOST  // what the host knows of it
+namespace LUMIGEN_NS {
+
+const KernelRow k00_product_cascade_row = {"k00_product_cascade", "model.py:1", sizeof(k00_product_cascade_args), 4, 64,
+    5120};
+
+}  // namespace LUMIGEN_NS
+#endif

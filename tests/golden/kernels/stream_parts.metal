@@ -1,0 +1,151 @@
+// run k00_product_cascade(q, keys, position, values, t0, t1, t2) tasks 64
+#ifdef __METAL_VERSION__  // the GPU's half
+#include "runtime/arithmetic.h"
+#include "runtime/product.h"
+
+namespace LUMIGEN_NS {
+
+inline void run_k00_product_cascade(constant k00_product_cascade_args& args, threadgroup char* shared,
+    uint group_number, int thread_number) {
+  using Tile = ProductTile<8, 32, 64, 1, 1>;
+  const int own_row = first_row<Tile>(thread_number), own_column = first_column<Tile>(thread_number);
+  device const uint16_t* const q = args.q;
+  device const uint16_t* const keys = args.keys;
+  device const int64_t* const position = args.position;
+  device const uint16_t* const values = args.values;
+  device float* const parts0 = args.parts0;
+  device float* const parts1 = args.parts1;
+  device float* const parts2 = args.parts2;
+  const int task = static_cast<int>(group_number);
+  Fragment<Tile, 32> scores;
+  Fragment<Tile, 64> sums;
+  Numbers<Tile> factor0;
+  Numbers<Tile> state0;
+  Numbers<Tile> state1;
+  Numbers<Tile> before0;
+  const int m0 = 0;
+  const int i0 = task % 2;
+  const int k1_part = task / 2;
+  fill_rows(state0, -__builtin_inff());
+  fill_rows(state1, 0.0f);
+  clear(sums);
+  threadgroup bfloat* const a_tile = reinterpret_cast<threadgroup bfloat*>(shared);
+  threadgroup bfloat* const b_tile = reinterpret_cast<threadgroup bfloat*>(shared + 1024);
+  threadgroup bfloat* const c_tile = reinterpret_cast<threadgroup bfloat*>(shared + 5120);
+  for (int part = 4 * thread_number; part < 8 * 64; part += 4 * Tile::kThreads) {
+    const int m = m0 + part / 64, d = part % 64;
+    copy_four(a_tile + part, m < 4, q + d + 256 * i0 + 64 * m);
+  }
+  const int k_end = index_min(32 * (static_cast<int>(position[0]) / 1024) +
+      32 * (static_cast<int>(position[0]) / 1024) * k1_part + 32 * k1_part + 32, static_cast<int>(position[0]) + 1);
+  for (int k_begin = 32 * (static_cast<int>(position[0]) / 1024) * k1_part + 32 * k1_part; k_begin < k_end;
+      k_begin += 32) {
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    for (int part = 4 * thread_number; part < 32 * 64; part += 4 * Tile::kThreads) {
+      const int k1 = k_begin + part / 64, d = part % 64;
+      copy_four(b_tile + part, true, keys + d + 262144 * i0 + 64 * k1);
+    }
+    for (int part = 4 * thread_number; part < 64 * 32; part += 4 * Tile::kThreads) {
+      const int e = part % 64, k1 = k_begin + part / 64;
+      copy_four(c_tile + part, k1 < k_end, values + e + 262144 * i0 + 64 * k1);
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    clear(scores);
+    multiply_tiles<true, true>(scores, a_tile, b_tile, thread_number);
+    if (!(k_begin + 31 <= static_cast<int>(position[0]) && k_begin <= 4064)) {
+      LUMIGEN_UNROLL
+      for (int block = 0; block < Tile::kRowBlocks; ++block) {
+        const int m = m0 + own_row + 8 * block;
+        LUMIGEN_UNROLL
+        for (int part = 0; part < Fragment<Tile, 32>::kParts; ++part) {
+          const int k1 = k_begin + own_column + column_of(part);
+          float mapped = -__builtin_inff();
+          if (m < 4 && k1 < 4096) {
+            const float score0 = element(scores, block, part);
+            mapped = (k1 <= static_cast<int>(position[0])) ? score0 : -__builtin_inff();
+          }
+          set_element(scores, block, part, mapped);
+        }
+      }
+    }
+    for (int block = 0; block < Tile::kRowBlocks; ++block) {
+      const float row0 = state0.at[block];
+      const float new_before0 = row0;
+      before0.at[block] = new_before0;
+    }
+    fold_rows<Greatest>(state0, scores);
+    for (int block = 0; block < Tile::kRowBlocks; ++block) {
+      const float row1 = before0.at[block];
+      const float row2 = state0.at[block];
+      const float v0 = row2 * 0.125f;
+      const float new_factor0 = exp(row1 * 0.125f - ((v0 < -3.4028235e+38f) ? 0.0f : v0));
+      factor0.at[block] = new_factor0;
+    }
+    for (int block = 0; block < Tile::kRowBlocks; ++block) {
+      const float row3 = state1.at[block];
+      const float row4 = factor0.at[block];
+      const float new_state1 = row3 * row4;
+      state1.at[block] = new_state1;
+    }
+    LUMIGEN_UNROLL
+    for (int block = 0; block < Tile::kRowBlocks; ++block) {
+      const int m = m0 + own_row + 8 * block;
+      const float row5 = state0.at[block];
+      LUMIGEN_UNROLL
+      for (int part = 0; part < Fragment<Tile, 32>::kParts; ++part) {
+        const int k1 = k_begin + own_column + column_of(part);
+        const float score1 = element(scores, block, part);
+        const float v1 = row5 * 0.125f;
+        set_element(scores, block, part,
+            exp2(fma(score1, 0.18033688f, ((v1 < -3.4028235e+38f) ? 0.0f : v1) * -1.0f * 1.442695f)));
+      }
+    }
+    fold_rows<Sum>(state1, scores);
+    scale_rows(sums, factor0);
+    multiply_weights<false>(sums, scores, c_tile);
+  }
+  for (int block = 0; block < Tile::kRowBlocks; ++block) {
+    const int m = m0 + own_row + 8 * block;
+    const float row6 = state0.at[block];
+    const float row7 = state1.at[block];
+    if (own_column == 0 && m < 4) {
+      parts0[4 * i0 + 8 * k1_part + m] = row6 * 0.125f;
+      parts1[4 * i0 + 8 * k1_part + m] = row7;
+    }
+  }
+  LUMIGEN_UNROLL
+  for (int block = 0; block < Tile::kRowBlocks; ++block) {
+    const int m = m0 + own_row + 8 * block;
+    LUMIGEN_UNROLL
+    for (int part = 0; part < Fragment<Tile, 64>::kParts; ++part) {
+      const int e = own_column + column_of(part);
+      if (m < 4 && e < 64) {
+        const float total0 = element(sums, block, part);
+        parts2[e + 256 * i0 + 512 * k1_part + 64 * m] = total0;
+      }
+    }
+  }
+}
+
+}  // namespace LUMIGEN_NS
+
+kernel void k00_product_cascade(constant LUMIGEN_NS::k00_product_cascade_args& args [[buffer(0)]],
+    threadgroup char* shared LUMIGEN_SHARED,
+                              uint group_number [[threadgroup_position_in_grid]],
+                                  uint thread_number [[thread_position_in_threadgroup]]) {
+  LUMIGEN_NS::run_k00_product_cascade(args, shared, group_number, static_cast<int>(thread_number));
+}
+#ifdef LUMIGEN_EMULATED
+#include "emulated/kernels.h"
+EMULATED_KERNEL(k00_product_cascade, LUMIGEN_NS::k00_product_cascade_args)
+#endif
+#endif
+
+#ifdef LUMIGEN_HOST  // what the host knows of it
+namespace LUMIGEN_NS {
+
+const KernelRow k00_product_cascade_row = {"k00_product_cascade", "model.py:1", sizeof(k00_product_cascade_args), 7, 32,
+    9216};
+
+}  // namespace LUMIGEN_NS
+#endif
