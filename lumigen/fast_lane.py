@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from lumigen.interp.graph import bind_dims
 from lumigen.lower.assemble import LoweredKernel, LoweredModel
 from lumigen.program import (
     ALIGNMENT,
+    Group,
     InputArg,
     KernelParameter,
     Launch,
@@ -33,6 +34,7 @@ from lumigen.program import (
     Stored,
     ValueArg,
     WeightArg,
+    whole,
 )
 from lumigen.resources import runtime_dir
 from lumigen.target import HOST, TARGETS
@@ -81,13 +83,30 @@ class FastLane:
         return dict(call.outputs)
 
     def packed(self, weights: Mapping[str, Array]) -> dict[str, Array]:
-        """The given weights in the forms that kernels read, by the names of these."""
+        """The given weights in the forms that kernels read, by the names of these, and what is made of them alone."""
         packed = self._packed(weights)
         if self.model.opening is not None:
-            call = self._call(self.model.opening, {}, packed, {})
+            call = self._call(self._possible(self.model.opening, set(packed)), {}, packed, {})
             call.run()
             packed |= self._packed(call.outputs)
         return packed
+
+    def _possible(self, opening: Program, packed: set[str]) -> Program:
+        """What can be made of these weights."""
+        parameters = {k.name: k.parameters for k in self.model.kernels}
+        lacking: set[object] = set()
+        groups: list[Group] = []
+        for group in opening.groups:
+            launches = [x for v in group.variants for x in v.launches]
+            given = {whole(a) for x in launches for a in x.arguments}
+            unknown = any(isinstance(a, WeightArg) and a.stored not in packed for a in given)
+            if unknown or given & lacking:
+                pairs = (zip(parameters[x.kernel], x.arguments, strict=True) for x in launches)
+                lacking |= {whole(a) for each in pairs for p, a in each if p.changed}
+            else:
+                groups.append(group)
+        outputs = tuple(p for p in opening.outputs if OutputArg(p.name) not in lacking)
+        return replace(opening, outputs=outputs, groups=tuple(groups))
 
     def _packed(self, weights: Mapping[str, Array]) -> dict[str, Array]:
         used = [s for s in self.model.weights if s.weight.name in weights]

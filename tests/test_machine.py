@@ -105,6 +105,7 @@ KEPT = {
         "BITS": "bits of a dtype",
         "COUNTERS": "of the headers' struct: the tasks drawn, and two that phases wait for",
     },
+    "lower/prepare.py": {"MOST": "bytes of a wider dtype: f32 of 16 bits"},
     "lower/roles.py": dict.fromkeys(("_tile: 100", "time: 100"), "rates are in 100"),
     "lower/simt.py": dict.fromkeys(
         ("_deep: 8", "_is_repeated: 8"), "a share of the work of a task"

@@ -29,15 +29,15 @@ struct UnsignedOf<8> {
   using Type = uint64_t;
 };
 template <class T>
-using Bits = typename UnsignedOf<sizeof(T)>::Type;
+using BitsOf = typename UnsignedOf<sizeof(T)>::Type;
 
 LUMIGEN_INLINE uint32_t bits_of(float x) { return __float_as_uint(x); }
 LUMIGEN_INLINE uint64_t bits_of(double x) { return static_cast<uint64_t>(__double_as_longlong(x)); }
 
 // Greater bits for a greater element; the same for equal ones, as 0 and -0 are and all NaN, the greatest.
 template <class T>
-LUMIGEN_INLINE Bits<T> rising_bits(T x) {
-  using B = Bits<T>;
+LUMIGEN_INLINE BitsOf<T> rising_bits(T x) {
+  using B = BitsOf<T>;
   constexpr B kSign = B{1} << (8 * sizeof(B) - 1);
   if constexpr (std::is_floating_point_v<T>) {
     const B bits = bits_of(x + T{0});  // of -0 as of 0
@@ -51,7 +51,7 @@ LUMIGEN_INLINE Bits<T> rising_bits(T x) {
 
 // Greater bits for an element that stands earlier.
 template <Way way, class T>
-LUMIGEN_INLINE Bits<T> order_bits(T x) {
+LUMIGEN_INLINE BitsOf<T> order_bits(T x) {
   return way == kAscending ? ~rising_bits(x) : rising_bits(x);
 }
 
@@ -81,7 +81,7 @@ struct Earliest {
 // put(i, the place of element i in the order) for i < kept, of a row of `count` elements, by a warp.
 template <Way way, int kHeld, class Place, class Key, class Put>
 LUMIGEN_INLINE void select_by_warp(Place kept, Place count, const Key& key, const Put& put) {
-  using B = Bits<std::decay_t<decltype(key(Place{0}))>>;
+  using B = BitsOf<std::decay_t<decltype(key(Place{0}))>>;
   static_assert(kHeld <= 32, "a bit for each element of a thread");
   const int lane = team_rank();
   B held[kHeld];
@@ -214,7 +214,7 @@ LUMIGEN_INLINE void put_first(const Tile& tile, Place kept, Place count, const P
 // the last one that is taken is looked for.
 template <Way way, int kHeld, class Place, class Key, class Put>
 LUMIGEN_INLINE void select_by_block(Place kept, Place count, const Key& key, const Put& put) {
-  using B = Bits<std::decay_t<decltype(key(Place{0}))>>;
+  using B = BitsOf<std::decay_t<decltype(key(Place{0}))>>;
   constexpr int kAll = static_cast<int>(sizeof(B)) + kPlaceDigits, kSome = 2;
   __shared__ Selecting<B, Place> shared;
   const int thread = static_cast<int>(threadIdx.x), wanted = static_cast<int>(kept);
