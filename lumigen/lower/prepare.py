@@ -97,18 +97,25 @@ def _together(graph: Graph, facts: _Facts) -> Graph:
 
 
 def _grouped(n: Node, facts: _Facts) -> tuple[Edge, Node, View] | None:
-    """x, a * b and how this lies in the result; None where the node is no such chain."""
+    """x, a * b and how this lies in the result; None where the node is no such chain.
+
+    A constant is left where it is: `x * a - x * a` is 0, as both are rounded alike.
+    """
     if n.op not in (Op.ADD, Op.MUL) or not n.dtype.is_float or n in facts:
         return None
     for value, b in (n.args, n.args[::-1]):
         of = value.node
-        if of.op is not n.op or b.node not in facts or value.view != identity(of.shape):
+        if of.op is not n.op or not _is_of_weights(b, facts) or value.view != identity(of.shape):
             continue
         for x, a in (of.args, of.args[::-1]):
             alike = (a.view, a.node.shape, a.dtype) == (b.view, b.node.shape, b.dtype)
-            if alike and a.dtype is n.dtype and a.node in facts and x.node not in facts:
+            if alike and a.dtype is n.dtype and _is_of_weights(a, facts) and x.node not in facts:
                 return x, binary(n.op, edge(a.node), edge(b.node)), a.view
     return None
+
+
+def _is_of_weights(e: Edge, facts: _Facts) -> bool:
+    return e.node in facts and bool(facts[e.node].weights)
 
 
 def _has_dims(e: Edge) -> bool:
