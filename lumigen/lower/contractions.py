@@ -66,7 +66,12 @@ def is_cheap(e: Expr, storing: Storing) -> bool:
 
 
 def is_unpacked(e: Expr, storing: Storing) -> bool:
-    """Whether weights are made floats of, in some steps, from fewer bytes than these have."""
+    """Whether weights are made floats of, in some steps, from fewer bytes than these have.
+
+    Not where they are read as they are: to widen each is a part of its read.
+    """
+    if is_plain(e):
+        return False
     inside = walk([e])
     steps = [x for x in inside if isinstance(x, Prim | Choose | Holds | Intrinsic)]
     others = (Read, Const, Index)
