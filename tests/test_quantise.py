@@ -252,9 +252,12 @@ def test_blocks_of_a_file_stay_blocks(tmp_path: Path, name: str) -> None:
         np.testing.assert_allclose(y, expected[field], rtol=0, atol=1e-5 * np.abs(y).max())
 
 
-def test_products_of_a_normed_row(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("form", "dtype", "error"), [("Q8_0", lg.f32, 1e-5), ("Q4_0", lg.bf16, 1e-2)]
+)
+def test_products_of_a_normed_row(tmp_path: Path, form: str, dtype: lg.DType, error: float) -> None:
     """The sum of squares, which all rows of a matrix in blocks need, is computed before them."""
-    opened = stored(tmp_path, "Q8_0")
+    opened = stored(tmp_path, form)
     up = nn.Linear(256, 24)
     model = lg.Model("normed", {"up": up})
 
@@ -264,12 +267,12 @@ def test_products_of_a_normed_row(tmp_path: Path) -> None:
 
     found = quantised(model.trace(), opened, None)
     assert found.weights is not None
-    lowered = lower_model(found.traced, {}, target=parse_target("cpu")).lowered
+    lowered = lower_model(found.traced, {}, target=parse_target("cpu"), dtype=dtype).lowered
     x = np.random.default_rng(1).standard_normal((1, 256)).astype(np.float32)
     weights = {w.name: found.weights[w.name] for w in found.traced.weights}
-    (y,) = run_entry(lowered, {"x": x}, weights).values()
+    (y,) = run_entry(lowered, {"x": x.astype(dtype.numpy)}, weights).values()
     expected = x / np.sqrt(np.square(x).mean() + 1e-5) @ opened["up.weight"].T + opened["up.bias"]
-    np.testing.assert_allclose(y, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+    np.testing.assert_allclose(y, expected, rtol=0, atol=error * np.abs(expected).max())
 
 
 def test_scales_that_are_no_numbers_are_refused(tmp_path: Path) -> None:

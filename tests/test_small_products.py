@@ -35,7 +35,7 @@ SMALL: dict[str, tuple[Case, str]] = {
     ),
     "tall and deep": (
         (lambda x, w: x @ w.mT, {"x": spec(17000, 200), "w": spec(30, 200)}),
-        "128, 32, 64, 4, 4, 1",
+        "128, 32, 32, 4, 4, 1",
     ),
 }
 
