@@ -274,6 +274,11 @@ def label_by_weights(x: Any, y: Any) -> Any:
     return label(x, weight(500, 64, dtype=lg.bf16), y)
 
 
+def of_few_bits(x: Any) -> Any:
+    """Products with floats that are made of weights of 8 bits."""
+    return x @ (weight(99, 64, dtype=lg.i8).to(lg.f32) * weight(99, 1, name="scale")).T
+
+
 def gradient(q: Any, k: Any, v: Any, d: Any) -> Any:
     """Two products in one fold."""
     return ((q @ k.mT).exp() * (d @ v.mT)) @ k
@@ -294,6 +299,7 @@ MORE: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         lambda x, q, s: x @ (q.to(lg.f32) * s).mT,
         {"x": lg.spec(1, 64), "q": lg.spec(4096, 64, dtype=lg.i8), "s": lg.spec(4096, 1)},
     ),
+    "weights of few bits": (of_few_bits, {"x": lg.spec(20, 64)}),
     "many long rows": (lambda x: x.sort(-1)[0], {"x": lg.spec(4096, 70000)}),
     "gradient": (gradient, {name: lg.spec(2, 900, 64) for name in "qkvd"}),
     "long heads": (
