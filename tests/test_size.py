@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import tokenize
 from pathlib import Path
 
@@ -107,3 +108,17 @@ def test_a_class_name_means_one_thing() -> None:
                 seen.setdefault(node.name, []).append(path.relative_to(ROOT).as_posix())
     twice = {name: paths for name, paths in seen.items() if len(paths) > 1}
     assert set(twice) == set(TWICE), twice
+
+
+def test_a_name_of_the_cuda_headers_means_one_thing() -> None:
+    """Any of them may be read by the same kernel: types and constants of their namespace, other than in part."""
+    declared = re.compile(
+        r"^(?:template <.*>\n)?(?:struct|using|constexpr \w+) (\w+)(?: :| \{| =)", re.MULTILINE
+    )
+    seen: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "templates" / "cuda").iterdir()):
+        if path.suffix in {".h", ".cuh"}:
+            for name in set(declared.findall(path.read_text(encoding="utf-8"))):
+                seen.setdefault(name, []).append(path.name)
+    assert {"Vec", "Bits", "kOrdered"} <= set(seen)
+    assert not {name: paths for name, paths in seen.items() if len(paths) > 1}

@@ -13,8 +13,8 @@ constexpr int kPartBits = 10;
 constexpr int kParts = 1 << kPartBits;       // partitions at most
 constexpr int kWideBits = 11;                // of keys that a partition tells from each other, at most
 constexpr int kWide = 1 << kWideBits;        // keys of a partition at most
-constexpr int kTaken = 8;                    // elements of a tile that a thread has
-constexpr int kPiece = kThreads * kTaken;    // elements of a tile
+constexpr int kKeys = 8;                     // elements of a tile that a thread has
+constexpr int kPiece = kThreads * kKeys;     // elements of a tile
 constexpr int kSegments = 4 * kThreads;      // tiles whose elements a partition takes at a time
 constexpr int kInTurn = 4;                   // elements that a thread places in the turn of its warp
 constexpr int kEach = 1024;                  // elements of a partition, as far as there may be as many partitions
@@ -102,13 +102,13 @@ LUMIGEN_INLINE void part_tile(SortedTile& s, const PartRows& of, const PartMemor
                               const Key& key, const Value& value) {
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, shift = of.shift();
   const int begin = tile * kPiece, end = of.count - begin < kPiece ? of.count : begin + kPiece;
-  const int first = begin + warp * kWarp * kTaken + lane, bits = 32 - __clz(of.parts());
+  const int first = begin + warp * kWarp * kKeys + lane, bits = 32 - __clz(of.parts());
   const unsigned ahead = (1u << lane) - 1;
   uint16_t* const own = s.counts + warp * kParts;
-  uint32_t taken[kTaken], ranks[kTaken / 2] = {};  // keys; ranks among the warp's elements, two at a time
-  float has[kTaken];
+  uint32_t taken[kKeys], ranks[kKeys / 2] = {};  // keys; ranks among the warp's elements, two at a time
+  float has[kKeys];
 #pragma unroll
-  for (int n = 0; n < kTaken; ++n) {
+  for (int n = 0; n < kKeys; ++n) {
     const int i = first + n * kWarp;
     taken[n] = key(i < end ? i : end - 1);  // all go out together
     has[n] = value(i < end ? i : end - 1);
@@ -116,7 +116,7 @@ LUMIGEN_INLINE void part_tile(SortedTile& s, const PartRows& of, const PartMemor
   for (int d = lane; d < kParts; d += kWarp) own[d] = 0;
   __syncwarp();
 #pragma unroll
-  for (int n = 0; n < kTaken; ++n) {
+  for (int n = 0; n < kKeys; ++n) {
     const bool is_there = first + n * kWarp < end;
     const int part = static_cast<int>(taken[n] >> shift);
     const unsigned same = lanes_of_digit<kPartBits>(part, bits, is_there);
@@ -131,7 +131,7 @@ LUMIGEN_INLINE void part_tile(SortedTile& s, const PartRows& of, const PartMemor
   __syncthreads();
   const uint32_t low = (1u << shift) - 1;
 #pragma unroll
-  for (int n = 0; n < kTaken; ++n) {
+  for (int n = 0; n < kKeys; ++n) {
     const int i = first + n * kWarp;
     const uint32_t rank = ranks[n / 2] >> 16 * (n % 2) & 0xffff;
     if (i >= end) continue;
