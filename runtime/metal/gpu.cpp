@@ -130,8 +130,8 @@ Status Gpu::encode(MTL::ComputeCommandEncoder* encoder, const char* where, const
   encoder->setBytes(own, kernel.args_bytes, 0);
   encoder->setThreadgroupMemoryLength(static_cast<NS::UInteger>(kernel.shared_bytes), 0);
   for (const Memory* m : memory) {
-    const auto usage = m->is_read_only() ? MTL::ResourceUsageRead
-                                         : MTL::ResourceUsageRead | MTL::ResourceUsageWrite;
+    const auto usage =
+        m->is_read_only() ? MTL::ResourceUsageRead : MTL::ResourceUsageRead | MTL::ResourceUsageWrite;
     if (m->buffer() != nullptr) encoder->useResource(m->buffer(), usage);
   }
   encoder->dispatchThreadgroups(MTL::Size(static_cast<NS::UInteger>(tasks), 1, 1),

@@ -12,8 +12,8 @@
 
 namespace LUMIGEN_NS {
 
-// A library of kernels as the build has made it, or their source, which the GPU's driver compiles; empty where
-// kernels are part of the program.
+// A library of kernels as the build has made it, or their source, which the GPU's driver compiles; empty
+// where kernels are part of the program.
 struct CompiledKernels {
   const char *begin, *end;
 };
@@ -23,7 +23,8 @@ class Memory {
  public:
   // Makes room for `bytes` instead of what was there. False where there is none.
   bool make(MTL::Device* device, size_t bytes);
-  // Lets the GPU read memory that begins where a page does, to the end of its last page. False where it cannot.
+  // Lets the GPU read memory that begins where a page does, to the end of its last page. False where it
+  // cannot.
   bool wrap(MTL::Device* device, const char* data, size_t bytes);
   bool is_read_only() const { return is_read_only_; }
   char* data() const { return buffer_ ? static_cast<char*>(buffer_->contents()) : nullptr; }

@@ -153,7 +153,8 @@ Status Run::launch(const Launch& launch, const KernelRow& kernel, const void* ar
     encoder_ = commands_ != nullptr ? commands_->computeCommandEncoder(MTL::DispatchTypeConcurrent) : nullptr;
     if (encoder_ == nullptr) return fail(kDeviceFailed, "[%s] the GPU takes no more commands.", entry_);
   }
-  const std::vector<const Memory*> memory = {&model().weights.mapped(), &model().weights.copied(), &c.room, &c.kept, &c.staging};
+  const std::vector<const Memory*> memory = {&model().weights.mapped(), &model().weights.copied(), &c.room,
+                                             &c.kept, &c.staging};
   if (const Status s = model().gpu.encode(encoder_, entry_, kernel, args, tasks, memory)) return s;
   if (!is_profiled()) return kOk;
   MTL::CommandBuffer* const alone = commands_;

@@ -1,5 +1,5 @@
-// Weights as kernels of the GPU read them: where the file is mapped, or in a buffer of their own, which the host
-// has as well.
+// Weights as kernels of the GPU read them: where the file is mapped, or in a buffer of their own, which the
+// host has as well.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@ class Weights {
   // The file, to be opened before `place` and kept as long as the weights.
   WeightsFile* file() { return &file_; }
   // Lets the GPU read the mapping of the file, and copies the rows that it cannot read there: those of other
-  // floats, which are converted, and those that do not begin where it reads several elements at once. May throw
-  // std::bad_alloc.
+  // floats, which are converted, and those that do not begin where it reads several elements at once. May
+  // throw std::bad_alloc.
   Status place(const char* where, const WeightTable& table, MTL::Device* device);
 
   template <class T>

@@ -195,7 +195,9 @@ LUMIGEN_INLINE float fma(float a, float b, float c) { return first_lane(fma(spla
 
 // floor(a / size) of a whole number, for a power of two, and what it leaves.
 LUMIGEN_INLINE Vec whole_quotient(Vec a, Vec size) { return floor(a * (splat(1.0f) / size)); }
-LUMIGEN_INLINE Vec whole_remainder(Vec a, Vec size) { return fma(whole_quotient(a, size), splat(0.0f) - size, a); }
+LUMIGEN_INLINE Vec whole_remainder(Vec a, Vec size) {
+  return fma(whole_quotient(a, size), splat(0.0f) - size, a);
+}
 LUMIGEN_INLINE float whole_quotient(float a, float size) { return floor(a * (1.0f / size)); }
 LUMIGEN_INLINE float whole_remainder(float a, float size) { return a - whole_quotient(a, size) * size; }
 

@@ -26,8 +26,8 @@ LUMIGEN_INLINE void group_starts(int64_t* out, Place groups, Place count, const 
   }
 }
 
-// out[g] = the sum of the values at the elements of group g, of `count`. key(place) is an integer. Each thread
-// has some of the groups, and goes through all elements.
+// out[g] = the sum of the values at the elements of group g, of `count`. key(place) is an integer. Each
+// thread has some of the groups, and goes through all elements.
 template <class Place, class T, class Key, class Value>
 LUMIGEN_INLINE void sum_row(T* out, Place groups, Place count, const Key& key, const Value& value) {
   for (Place g = threadIdx.x; g < groups; g += kThreads) out[g] = 0;

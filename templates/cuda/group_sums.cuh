@@ -1,8 +1,8 @@
-// Sums of the values of long rows' elements by group, by many blocks: each partition has a sum for each of its
-// groups in shared memory.
+// Sums of the values of long rows' elements by group, by many blocks: each partition has a sum for each of
+// its groups in shared memory.
 //
-// Elements are added in an order that is the same in every run: warps take turns, lanes of a group are added up
-// by its first one, and the parts of large partitions in their order.
+// Elements are added in an order that is the same in every run: warps take turns, lanes of a group are added
+// up by its first one, and the parts of large partitions in their order.
 #pragma once
 
 #include "partitions.cuh"
@@ -25,7 +25,8 @@ LUMIGEN_INLINE int all_more_shares(const PartRows& of, const PartMemory& memory)
   return all;
 }
 
-// A share of a partition: the first one, or `number` of those beside it, which are counted over all partitions.
+// A share of a partition: the first one, or `number` of those beside it, which are counted over all
+// partitions.
 struct Share {
   int row, part, number;
 };
@@ -144,15 +145,16 @@ LUMIGEN_INLINE void add_shares(const PartRows& of, const PartMemory& memory, con
   }
 }
 
-// out[row, g] = the sum of the values at the elements of group g, of `count`. group(row, place) is an integer.
+// out[row, g] = the sum of the values at the elements of group g, of `count`. group(row, place) is an
+// integer.
 template <class Group, class Value>
 LUMIGEN_INLINE void sum_rows(float* out, int rows, int groups, int count, int32_t* elements, float* values,
                              int32_t* segments, int32_t* sizes, float* partial, int32_t* drawn,
                              const Group& group, const Value& value) {
   __shared__ PartShared shared;
   const PartRows of = {rows, count, groups + 2};
-  const PartMemory memory = {reinterpret_cast<uint32_t*>(elements), reinterpret_cast<uint32_t*>(segments), sizes,
-                             values};
+  const PartMemory memory = {reinterpret_cast<uint32_t*>(elements), reinterpret_cast<uint32_t*>(segments),
+                             sizes, values};
   const auto key = [&](int row, int place) -> uint32_t {
     const int64_t g = static_cast<int64_t>(group(row, place));
     return static_cast<uint32_t>(g < 0 ? 0 : g < groups ? g + 1 : groups + 1);
@@ -174,7 +176,8 @@ LUMIGEN_INLINE void sum_rows(float* out, int rows, int groups, int count, int32_
           [&](int place) { return value(row, place); });
     } else {
       const int number = phase == 2 ? task - parts : task;
-      const Share share = number < 0 ? Share{task / of.parts(), task % of.parts(), 0} : find_share(of, memory, number);
+      const Share share =
+          number < 0 ? Share{task / of.parts(), task % of.parts(), 0} : find_share(of, memory, number);
       float* const own = partial + static_cast<int64_t>(number < 0 ? 0 : number) * kWide;
       if (phase == 2) {
         sum_share(shared.part, of, memory, share, out, own);

@@ -1,5 +1,5 @@
-// Elements of long rows by partition, each of neighbouring groups: tiles of a row put their elements in order by
-// partition, then each partition takes its own from all tiles.
+// Elements of long rows by partition, each of neighbouring groups: tiles of a row put their elements in order
+// by partition, then each partition takes its own from all tiles.
 //
 // A partition takes tiles in their order, and each tile keeps the order of its elements: so the order is one
 // alone.
@@ -10,14 +10,14 @@
 namespace LUMIGEN_NS {
 
 constexpr int kPartBits = 10;
-constexpr int kParts = 1 << kPartBits;       // partitions at most
-constexpr int kWideBits = 11;                // of keys that a partition tells from each other, at most
-constexpr int kWide = 1 << kWideBits;        // keys of a partition at most
-constexpr int kKeys = 8;                     // elements of a tile that a thread has
-constexpr int kPiece = kThreads * kKeys;     // elements of a tile
-constexpr int kSegments = 4 * kThreads;      // tiles whose elements a partition takes at a time
-constexpr int kInTurn = 4;                   // elements that a thread places in the turn of its warp
-constexpr int kEach = 1024;                  // elements of a partition, as far as there may be as many partitions
+constexpr int kParts = 1 << kPartBits;    // partitions at most
+constexpr int kWideBits = 11;             // of keys that a partition tells from each other, at most
+constexpr int kWide = 1 << kWideBits;     // keys of a partition at most
+constexpr int kKeys = 8;                  // elements of a tile that a thread has
+constexpr int kPiece = kThreads * kKeys;  // elements of a tile
+constexpr int kSegments = 4 * kThreads;   // tiles whose elements a partition takes at a time
+constexpr int kInTurn = 4;                // elements that a thread places in the turn of its warp
+constexpr int kEach = 1024;  // elements of a partition, as far as there may be as many partitions
 
 // Rows of `count` elements with keys 0 .. keys - 1.
 struct PartRows {
@@ -34,9 +34,9 @@ struct PartRows {
   LUMIGEN_INLINE int tiles() const { return (count + kPiece - 1) / kPiece; }
 };
 
-// Memory that blocks share. `elements`: rows of `count`, the low bits of the key of each; `values`: the same of
-// what it has; `segments`: rows of partitions by tiles, where in a tile a partition's elements begin, and how
-// many there are; `sizes`: rows of kParts, elements of each partition.
+// Memory that blocks share. `elements`: rows of `count`, the low bits of the key of each; `values`: the same
+// of what it has; `segments`: rows of partitions by tiles, where in a tile a partition's elements begin, and
+// how many there are; `sizes`: rows of kParts, elements of each partition.
 struct PartMemory {
   uint32_t* elements;
   uint32_t* segments;
@@ -63,8 +63,10 @@ union PartShared {
   Partition part;
 };
 
-// Of each partition how many elements of the tile stand ahead of each warp's own, and its segment of the tile.
-LUMIGEN_INLINE void add_segments(SortedTile& s, const PartRows& of, const PartMemory& memory, int row, int tile) {
+// Of each partition how many elements of the tile stand ahead of each warp's own, and its segment of the
+// tile.
+LUMIGEN_INLINE void add_segments(SortedTile& s, const PartRows& of, const PartMemory& memory, int row,
+                                 int tile) {
   constexpr int kOwn = kParts / kThreads;
   const int first = threadIdx.x * kOwn, parts = of.parts(), tiles = of.tiles();
   uint32_t total[kOwn] = {}, sum = 0, all = 0;
@@ -95,8 +97,8 @@ LUMIGEN_INLINE void add_segments(SortedTile& s, const PartRows& of, const PartMe
   }
 }
 
-// Puts the elements of a tile in order by partition. key(place) is an element's key, value(place) what it has.
-// Warps have neighbouring elements.
+// Puts the elements of a tile in order by partition. key(place) is an element's key, value(place) what it
+// has. Warps have neighbouring elements.
 template <class Key, class Value>
 LUMIGEN_INLINE void part_tile(SortedTile& s, const PartRows& of, const PartMemory& memory, int row, int tile,
                               const Key& key, const Value& value) {
@@ -170,14 +172,15 @@ LUMIGEN_INLINE int take_segments(Partition& s, const uint32_t* segments, int til
   return static_cast<int>(all);
 }
 
-// Elements of segments that are taken together: `begin` to `end` of them. Their tiles begin at `at` of all rows.
+// Elements of segments that are taken together: `begin` to `end` of them. Their tiles begin at `at` of all
+// rows.
 struct Segments {
   int tiles, begin, end;
   int64_t at;
 };
 
-// Where elements first, first + step .. of segments are, from the first of their tiles on; the last one for those
-// behind it.
+// Where elements first, first + step .. of segments are, from the first of their tiles on; the last one for
+// those behind it.
 LUMIGEN_INLINE void find_elements(const Partition& s, const Segments& taken, int first, int step,
                                   int (&found)[kInTurn]) {
   const int tiles = taken.tiles, end = taken.end;
@@ -199,8 +202,8 @@ LUMIGEN_INLINE void find_elements(const Partition& s, const Segments& taken, int
 
 // f(segments) for elements `begin` to `end` of a partition.
 template <class F>
-LUMIGEN_INLINE void for_segments(Partition& s, const PartRows& of, const PartMemory& memory, int row, int part,
-                                 int begin, int end, const F& f) {
+LUMIGEN_INLINE void for_segments(Partition& s, const PartRows& of, const PartMemory& memory, int row,
+                                 int part, int begin, int end, const F& f) {
   const int parts = of.parts(), tiles = of.tiles();
   int ahead = 0;
   const uint32_t* const segments = memory.segments + (static_cast<int64_t>(row) * parts + part) * tiles;

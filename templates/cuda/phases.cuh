@@ -24,11 +24,11 @@ LUMIGEN_INLINE void await_tasks(Drawn* drawn, int tasks) {
   __threadfence();
 }
 
-// f(phase, task) for the tasks of each phase, `tasks(phase)` of them, when all phases before are complete. How
-// many there are may depend on what these have left, and so may `phases`, whenever a block asks for its tasks,
-// which all its threads do together.
-// Blocks draw tasks in their order, so a task waits for such alone as some block runs: it does not matter how
-// many blocks there are, nor how many of them run at one time. Every thread of a block calls it.
+// f(phase, task) for the tasks of each phase, `tasks(phase)` of them, when all phases before are complete.
+// How many there are may depend on what these have left, and so may `phases`, whenever a block asks for its
+// tasks, which all its threads do together. Blocks draw tasks in their order, so a task waits for such alone
+// as some block runs: it does not matter how many blocks there are, nor how many of them run at one time.
+// Every thread of a block calls it.
 template <class Tasks, class F>
 LUMIGEN_INLINE void for_phases(Drawn* drawn, const int& phases, const Tasks& tasks, const F& f) {
   __shared__ int shared_task;

@@ -115,8 +115,8 @@ LUMIGEN_INLINE void find_starts(RadixShared& s, const int32_t* counts, int chunk
   __syncthreads();
 }
 
-// Which lanes of a warp have the same digit of so many bits, kMost at most, of those that have one. To ask for each bit
-// takes a fraction of the time of __match_any_sync, which goes through the digits.
+// Which lanes of a warp have the same digit of so many bits, kMost at most, of those that have one. To ask
+// for each bit takes a fraction of the time of __match_any_sync, which goes through the digits.
 template <int kMost = kDigitBits>
 LUMIGEN_INLINE unsigned lanes_of_digit(int digit, int bits, bool is_there) {
   unsigned same = __ballot_sync(~0u, is_there);

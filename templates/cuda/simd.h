@@ -587,9 +587,9 @@ LUMIGEN_INLINE void store_bf16(uint16_t* p, Vec a, Lanes lanes) {
   store_as<BFloat16>(p, a, lanes);
 }
 
-// Integers of 8 bits as memory has them, four to a word. What bits of them say is found for four at a time, and a
-// byte is put into the bits of 2^23, which then has it as its last digits: the hardware has a tenth as many
-// conversions as sums.
+// Integers of 8 bits as memory has them, four to a word. What bits of them say is found for four at a time,
+// and a byte is put into the bits of 2^23, which then has it as its last digits: the hardware has a tenth as
+// many conversions as sums.
 template <class T>
 struct Bytes {
   static constexpr bool kSigned = std::is_signed_v<T>;
@@ -707,8 +707,8 @@ LUMIGEN_INLINE Vec load_phases(const float* p, Place start, int64_t between, Lan
       },
       lanes);
 }
-// p[at] where it `is_there`, else `fill`. The first element is read in place of none: a read that waits for no
-// condition goes out with those of other turns.
+// p[at] where it `is_there`, else `fill`. The first element is read in place of none: a read that waits for
+// no condition goes out with those of other turns.
 template <class T, class Place>
 LUMIGEN_INLINE T load_where(bool is_there, const T* p, Place at, T fill) {
   const T value = p[is_there ? at : 0];
@@ -785,9 +785,7 @@ LUMIGEN_INLINE Sums operator*(Sums a, float b) {
   return a;
 }
 // The sums of x (a + more), in lanes of a vector.
-LUMIGEN_INLINE Sums dot(Vec x, Vec a, float more) {
-  return Sums{} + x * whole_sum(a, more);
-}
+LUMIGEN_INLINE Sums dot(Vec x, Vec a, float more) { return Sums{} + x * whole_sum(a, more); }
 template <class T>
 LUMIGEN_INLINE Sums dot(Vec x, Bytes<T> a, float more) {
   return Sums{} + x * whole_sum(a, more);
@@ -957,8 +955,8 @@ LUMIGEN_INLINE Vec max_teams(Vec a, int& parity) {
   return reduce_teams(a, parity, [](float x, float y) { return max_nan(x, y); });
 }
 
-// acc and what f gives of begin .. end - 1, combined in this order. What kCount of them read goes out together; for
-// what is behind the last one f is called for that one again.
+// acc and what f gives of begin .. end - 1, combined in this order. What kCount of them read goes out
+// together; for what is behind the last one f is called for that one again.
 template <int kCount, class T, class Place, class F, class Combine>
 LUMIGEN_INLINE T fold_together(T acc, Place begin, Place end, const F& f, const Combine& combine) {
   T each[kCount];

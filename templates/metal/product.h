@@ -129,8 +129,8 @@ inline void multiply_tiles(thread Fragment<Tile, kColumns>& sums, threadgroup co
 
 // sums += weights c^T, the weights rounded to what c holds. A simdgroup has whole rows.
 template <bool kIsDeep, class Tile, int kDepth, int kColumns, class T>
-inline void multiply_weights(thread Fragment<Tile, kColumns>& sums, thread const Fragment<Tile, kDepth>& weights,
-                             threadgroup const T* c) {
+inline void multiply_weights(thread Fragment<Tile, kColumns>& sums,
+                             thread const Fragment<Tile, kDepth>& weights, threadgroup const T* c) {
   static_assert(Tile::kWarpColumns == 1, "weights of a row are in one simdgroup");
   LUMIGEN_UNROLL
   for (int k = 0; k < kDepth / 8; ++k) {

@@ -97,7 +97,8 @@ double entry_of_groups(int64_t entry, int64_t groups, int64_t count, const Row& 
 template <class Row, class Value>
 double sum_of_group(int64_t group, int64_t count, const Row& row, const Value& value) {
   double sum = 0;
-  for (int64_t place = 0; place < count; ++place) sum += static_cast<int64_t>(row(place)) == group ? value(place) : 0.0;
+  for (int64_t place = 0; place < count; ++place)
+    sum += static_cast<int64_t>(row(place)) == group ? value(place) : 0.0;
   return sum;
 }
 
