@@ -316,6 +316,23 @@ def test_rows_in_groups(arch: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_integers_that_a_condition_on_data_keeps(tmp_path: Path) -> None:
+    """What is read in place of none is an element of their own type."""
+    entry = traced(
+        lambda n, k: {"kept": lg.where(n >= 0, n, 0), "most": lg.where(k >= 0, k, 0).amax(1)},
+        n=lg.spec(ROWS, 256, dtype=lg.i8),
+        k=lg.spec(ROWS, 100, dtype=lg.i64),
+    )
+    for step in GRAPH_PASSES:
+        entry = step(entry)
+    for k in assemble((("entry", entry),), CUDA).kernels:
+        folder = tmp_path / k.name
+        folder.mkdir()
+        compile_for("90a", k, folder)
+        assert "load_where(" in (folder / "kernel.cu").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
 def test_rows_held_in_16_bits(tmp_path: Path) -> None:
     """Where vectors move as packets nothing spills; bytes that lie anywhere wait in a register each."""
 

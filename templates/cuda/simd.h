@@ -709,10 +709,10 @@ LUMIGEN_INLINE Vec load_phases(const float* p, Place start, int64_t between, Lan
 }
 // p[at] where it `is_there`, else `fill`. The first element is read in place of none: a read that waits for
 // no condition goes out with those of other turns.
-template <class T, class Place>
-LUMIGEN_INLINE T load_where(bool is_there, const T* p, Place at, T fill) {
+template <class T, class Place, class Fill>
+LUMIGEN_INLINE T load_where(bool is_there, const T* p, Place at, Fill fill) {
   const T value = p[is_there ? at : 0];
-  return is_there ? value : fill;
+  return is_there ? value : static_cast<T>(fill);
 }
 template <class Place, class Lanes>
 LUMIGEN_INLINE Vec load_where(bool is_there, const float* p, Place at, float fill, Lanes lanes) {
