@@ -302,6 +302,45 @@ class CutGraph:
             return [(a.node, self.at_edge(a, at)) for a in of.args]
         return [(of, self.at_edge(e, where))]
 
+    def axes_of_factors(self, n: Node) -> list[frozenset[Axis]]:
+        """The axes along which the operands of the product vary that a reduction ranges over, none of them written."""
+        (e,) = n.args
+        _, where = self.reduced(n, self.own_axes(n))
+        at, valid = e.view.at(where)
+        of, known = e.node, dict[Node, frozenset[int]]()
+        plain_product = of.op is Op.MUL and not any(a.dtype.is_bool for a in of.args)
+        if plain_product and not valid and of not in self.cut:
+            return [self._axes_at(a, at, known) for a in of.args]
+        return [self._axes_at(e, where, known)]
+
+    def _axes_at(
+        self, e: Edge, where: tuple[Ix, ...], known: dict[Node, frozenset[int]]
+    ) -> frozenset[Axis]:
+        """The axes along which what the edge shows at a position varies."""
+        stack = [e.node]
+        while stack:
+            n = stack[-1]
+            lacking = [] if self._is_whole(n) else [a.node for a in n.args if a.node not in known]
+            if n not in known and not lacking:
+                known[n] = self._varying(n, known)
+            stack = [*stack, *lacking] if n not in known else stack[:-1]
+        return _shown_along(e, where, known)
+
+    def _is_whole(self, n: Node) -> bool:
+        """Whether a value counts as one that varies along each of its dimensions."""
+        return n in self.cut or n in self.given or (n.op not in ROWS and n.op is not Op.CONST)
+
+    def _varying(self, n: Node, known: Mapping[Node, frozenset[int]]) -> frozenset[int]:
+        """The dimensions along which a value varies, where those of its operands are known."""
+        if self._is_whole(n):
+            return frozenset(range(len(n.shape)))
+        axes = self.own_axes(n)
+        where = tuple(map(ix, axes))
+        if n.op in ROWS and ROWS[n.op].form is Form.REDUCE:
+            _, where = self.reduced(n, axes)
+        along = frozenset(a for e in n.args for a in _shown_along(e, where, known))
+        return frozenset(d for d, a in enumerate(axes) if a in along)
+
     def is_large(self, n: Node) -> bool:
         """Whether a value is made of too much. Its operands are not, so that no expression ever gets long."""
         sizes = self.sizes
@@ -395,6 +434,15 @@ class CutGraph:
     def lines(self, root: Node) -> tuple[SourceLocation, ...]:
         found = {line: None for n in self.inside(root) for line in self.graph.lines.get(n, ())}
         return tuple(sorted(found, key=lambda line: (line.file, line.line)))
+
+
+def _shown_along(
+    e: Edge, where: tuple[Ix, ...], known: Mapping[Node, frozenset[int]]
+) -> frozenset[Axis]:
+    """The axes along which what an edge shows at a position varies."""
+    at, valid = e.view.at(where)
+    seen = [at[d] for d in known[e.node]] + [c.slack for c in valid]
+    return frozenset(a for i in seen for a in i.atoms() if isinstance(a, Axis))
 
 
 def _range(n: Node) -> tuple[int, int] | None:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from lumigen.graph import Node
 from lumigen.index import Axis
 from lumigen.lower.contractions import (
-    is_contraction,
     is_plain,
     product_factors,
     volume,
@@ -72,19 +71,25 @@ def becomes_states(
     sizes = [(volume(free_axes(e)), volume_of(e.source.dims)) for e in reads]
     if any(seen > held for seen, held in sizes) or not all(map(is_plain, operands)):
         return False
-    sums = [n for n in found if _is_of_matrices(g, n)]
-    if len(sums) == len(found) or (sums and few):
-        return False
     grows = volume_of(product.shape) >= storing.expansion * max(held for _, held in sizes)
-    if sums and not (grows and all(_weighs_short_rows(g, storing, n) for n in sums)):
+    sums = 0
+    for n in found:  # the nearest first: what lies far behind is long before it is cut
+        if _is_of_matrices(g, n):
+            if few or not grows or not _weighs_short_rows(g, storing, n):
+                return False
+            sums += 1
+    if sums == len(found):
         return False
     return all(n.dtype.is_float or skeletons.runs_whole(g.region(n)) for n in found)
 
 
 def _is_of_matrices(g: CutGraph, n: Node) -> bool:
-    """Whether a reduction is a product of matrices."""
-    values = tuple(value for _, value in g.factors(n))
-    return is_contraction(values, g.own_axes(n), g.bound_axes(n))
+    """Whether a reduction is a product of matrices, as `is_contraction` says of values: these may be long."""
+    along = g.axes_of_factors(n)
+    if len(along) != 2:
+        return False
+    (a, b), own, bound = along, set(g.own_axes(n)), set(g.bound_axes(n))
+    return bool(a & b & bound) and bool((a - b) & own) and bool((b - a) & own)
 
 
 def _weighs_short_rows(g: CutGraph, storing: Storing, n: Node) -> bool:
