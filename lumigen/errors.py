@@ -12,6 +12,7 @@ import os
 import string
 import sys
 import sysconfig
+import threading
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -483,8 +484,8 @@ def user_location(skip: int = 0) -> SourceLocation | None:
     None where there is no such line, as in a command that has not reached the user's file yet.
     A place that `located` names goes before all lines.
     """
-    if _PLACES:
-        return _PLACES[-1]
+    if _LOCATED.places:
+        return _LOCATED.places[-1]
     # inspect.stack() reads every source file on the way; this reads none
     frame = sys._getframe(1)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
@@ -497,17 +498,24 @@ def user_location(skip: int = 0) -> SourceLocation | None:
     return None
 
 
-_PLACES: list[SourceLocation | None] = []
+class _Located(threading.local):
+    """The places that are the user's line in a thread, the innermost last."""
+
+    def __init__(self) -> None:
+        self.places: list[SourceLocation | None] = []
+
+
+_LOCATED = _Located()
 
 
 @contextmanager
 def located(place: SourceLocation | None) -> Generator[None]:
     """Inside, the user's line is this place: that of a model which is no Python that runs now."""
-    _PLACES.append(place)
+    _LOCATED.places.append(place)
     try:
         yield
     finally:
-        _PLACES.pop()
+        _LOCATED.places.pop()
 
 
 _OURS = str(Path(__file__).parent) + os.sep

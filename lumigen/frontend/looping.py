@@ -5,6 +5,7 @@ Promises a body that is closed: what it takes from outside is computed once, ahe
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -18,9 +19,14 @@ from lumigen.ops import ROWS, Op
 Body = Callable[[list[Edge], list[Edge]], tuple[list[Edge], list[Edge]]]
 FREE = {Op.CONST, Op.IOTA}  # that a body has by itself
 
-_OPEN: list[
-    None
-] = []  # one for each body that is being traced: inputs of one inside another differ
+
+class _Open(threading.local):
+    """How many bodies a thread traces, one inside another: their inputs differ."""
+
+    count = 0
+
+
+_OPEN = _Open()
 
 
 def scanned(
@@ -37,7 +43,7 @@ def scanned(
     `body` maps the carries and the elements of a step to the next carries and further values. All `elements` have
     `length` along `axis`. `monoid` names the associative operation that the body is, if it is one.
     """
-    inner = f"{len(_OPEN)}." if _OPEN else ""
+    inner = f"{_OPEN.count}." if _OPEN.count else ""
     given = [source(Op.INPUT, f"{inner}carry{i}", e.shape, e.dtype) for i, e in enumerate(carries)]
     for i, e in enumerate(elements):
         shape = (*e.shape[:axis], *e.shape[axis + 1 :])
@@ -46,12 +52,12 @@ def scanned(
     scope = current()
     drawn = {n for n in scope.lines if n.op is Op.RANDOM} if scope is not None else set[Node]()
     versions = {s: len(made) for s, made in scope.versions.items()} if scope is not None else {}
-    _OPEN.append(None)
+    _OPEN.count += 1
     try:
         first = [edge(n) for n in given[: len(carries)]]
         following, further = body(first, [edge(n) for n in given[len(carries) :]])
     finally:
-        _OPEN.pop()
+        _OPEN.count -= 1
     if scope is not None and {s: len(made) for s, made in scope.versions.items()} != versions:
         raise fail(
             BadArgument,

@@ -5,6 +5,7 @@ Promises that every node made while a scope is open knows all of the user's line
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -68,33 +69,40 @@ class TraceScope:
         return self.paths.get(id(layer), "")
 
 
-_STACK: list[TraceScope] = []
-
-
 class Layer(Protocol):
     """A module, which knows those inside it by their paths."""
 
     def named_modules(self) -> Iterable[tuple[str, Layer]]: ...
 
 
-_LAYERS: list[Layer] = []  # that run, the outermost first
+class _Running(threading.local):
+    """What a thread traces: the scopes, and the layers that run, the outermost first."""
+
+    def __init__(self) -> None:
+        self.scopes: list[TraceScope] = []
+        self.layers: list[Layer] = []
+
+
+_RUNNING = _Running()
 
 
 @contextmanager
 def running(layer: Layer) -> Generator[None]:
     """An error inside names the path of the layer."""
-    _LAYERS.append(layer)
+    _RUNNING.layers.append(layer)
     try:
         yield
     finally:
-        _LAYERS.pop()
+        _RUNNING.layers.pop()
 
 
 def _path_of_layer() -> str:
     """Of the innermost layer that runs, in the outermost one; empty where it is that, or another one's."""
-    if len(_LAYERS) < 2:
+    if len(_RUNNING.layers) < 2:
         return ""
-    return next((path for path, m in _LAYERS[0].named_modules() if m is _LAYERS[-1]), "")
+    return next(
+        (path for path, m in _RUNNING.layers[0].named_modules() if m is _RUNNING.layers[-1]), ""
+    )
 
 
 def name_results(result: object, given: Iterable[object]) -> None:
@@ -103,9 +111,9 @@ def name_results(result: object, given: Iterable[object]) -> None:
     Where its own layers have called one, it stays so; a number alone, as in a list, is no name.
     """
     scope = current()
-    if scope is None or len(_LAYERS) < 2:
+    if scope is None or len(_RUNNING.layers) < 2:
         return
-    path = scope.path_of(_LAYERS[-1], _LAYERS[0])
+    path = scope.path_of(_RUNNING.layers[-1], _RUNNING.layers[0])
     made: Mapping[object, object] = {"": result}
     if isinstance(result, Mapping):
         made = cast("Mapping[object, object]", result)
@@ -134,16 +142,16 @@ HOMES: WeakValueDictionary[Node, Home] = WeakValueDictionary()
 @contextmanager
 def tracing(scope: TraceScope) -> Generator[TraceScope]:
     """Nodes made inside belong to `scope`."""
-    _STACK.append(scope)
+    _RUNNING.scopes.append(scope)
     try:
         yield scope
     finally:
-        _STACK.pop()
+        _RUNNING.scopes.pop()
 
 
 def current() -> TraceScope | None:
     """The innermost open scope."""
-    return _STACK[-1] if _STACK else None
+    return _RUNNING.scopes[-1] if _RUNNING.scopes else None
 
 
 def home_of(e: Edge) -> Home | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import textwrap
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -615,3 +617,28 @@ def test_an_output_that_is_always_empty_is_refused() -> None:
 
     with pytest.raises(errors.BadArgument, match=r"output out cannot be of shape \(0, 4\)"):
         model.trace()
+
+
+def test_threads_trace_side_by_side() -> None:
+    """Each has scopes, layers and loops of its own, however their steps alternate."""
+    both = threading.Barrier(2, timeout=20)
+
+    def traced(name: str) -> lg.Traced:
+        layer = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+        model = lg.Model(name, layer)
+
+        @model.entry(x=lg.spec(B, 4))
+        def run(x: lg.Tensor) -> lg.Tensor:
+            for _ in range(20):
+                both.wait()
+                x = layer(x).cumsum(1) + len(name)
+            return x
+
+        return model.trace()
+
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(traced, ("one", "other")))
+    assert [t.name for t in found] == ["one", "other"]
+    for t in found:
+        ((_, graph),) = t.entries
+        assert all(graph.lines.get(n) for n in graph.nodes() if n.op is Op.SUM_REDUCE)
