@@ -6,7 +6,7 @@ Promises that memory does not grow with the number of models that a process comp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable
+from collections.abc import Callable, Generator, Hashable, Sequence
 from contextlib import contextmanager
 from functools import cache
 from threading import RLock
@@ -19,6 +19,9 @@ Node = TypeVar("Node")
 # One for each function and each table of the package, filled while modules are imported.
 _CLEAR: list[Callable[[], None]] = []
 _SWEEP: list[Callable[[], None]] = []
+_TIDY: list[Callable[[], None]] = []
+
+GROWN = 2  # times the nodes that lived after the last sweep: then the next one is worth its time
 
 
 def remembered(function: Function) -> Function:
@@ -39,8 +42,10 @@ class Nodes(Generic[Node]):
         self._key = key
         self._nodes: dict[Hashable, Node] = {}
         self._lock = RLock()
+        self._lived = 0  # after the last sweep
         self.get = self._nodes.get
         _SWEEP.append(self.sweep)
+        _TIDY.append(self.tidy)
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -59,6 +64,12 @@ class Nodes(Generic[Node]):
                 node = reference()
                 if node is not None:
                     self._nodes[self._key(node)] = node
+            self._lived = len(self._nodes)
+
+    def tidy(self) -> None:
+        """Sweep if there are many more nodes than lived then: who holds many does not pay for them each time."""
+        if len(self._nodes) > GROWN * self._lived:
+            self.sweep()
 
 
 class _Compilations:
@@ -83,12 +94,16 @@ def compilation() -> Generator[None]:
         with _RUNNING.lock:
             _RUNNING.count -= 1
             if not _RUNNING.count:
-                forget()
+                _drop(_TIDY)
 
 
 def forget() -> None:
     """Drop what is remembered and what only that held. It is computed again where it is asked for."""
+    _drop(_SWEEP)
+
+
+def _drop(sweeps: Sequence[Callable[[], None]]) -> None:
     for clear in _CLEAR:
         clear()
-    for sweep in _SWEEP:
+    for sweep in sweeps:
         sweep()
