@@ -75,7 +75,7 @@ class Layer(Protocol):
     def named_modules(self) -> Iterable[tuple[str, Layer]]: ...
 
 
-class _Running(threading.local):
+class _OfThread(threading.local):
     """What a thread traces: the scopes, and the layers that run, the outermost first."""
 
     def __init__(self) -> None:
@@ -83,26 +83,24 @@ class _Running(threading.local):
         self.layers: list[Layer] = []
 
 
-_RUNNING = _Running()
+_HERE = _OfThread()
 
 
 @contextmanager
 def running(layer: Layer) -> Generator[None]:
     """An error inside names the path of the layer."""
-    _RUNNING.layers.append(layer)
+    _HERE.layers.append(layer)
     try:
         yield
     finally:
-        _RUNNING.layers.pop()
+        _HERE.layers.pop()
 
 
 def _path_of_layer() -> str:
     """Of the innermost layer that runs, in the outermost one; empty where it is that, or another one's."""
-    if len(_RUNNING.layers) < 2:
+    if len(_HERE.layers) < 2:
         return ""
-    return next(
-        (path for path, m in _RUNNING.layers[0].named_modules() if m is _RUNNING.layers[-1]), ""
-    )
+    return next((path for path, m in _HERE.layers[0].named_modules() if m is _HERE.layers[-1]), "")
 
 
 def name_results(result: object, given: Iterable[object]) -> None:
@@ -111,9 +109,9 @@ def name_results(result: object, given: Iterable[object]) -> None:
     Where its own layers have called one, it stays so; a number alone, as in a list, is no name.
     """
     scope = current()
-    if scope is None or len(_RUNNING.layers) < 2:
+    if scope is None or len(_HERE.layers) < 2:
         return
-    path = scope.path_of(_RUNNING.layers[-1], _RUNNING.layers[0])
+    path = scope.path_of(_HERE.layers[-1], _HERE.layers[0])
     made: Mapping[object, object] = {"": result}
     if isinstance(result, Mapping):
         made = cast("Mapping[object, object]", result)
@@ -142,16 +140,16 @@ HOMES: WeakValueDictionary[Node, Home] = WeakValueDictionary()
 @contextmanager
 def tracing(scope: TraceScope) -> Generator[TraceScope]:
     """Nodes made inside belong to `scope`."""
-    _RUNNING.scopes.append(scope)
+    _HERE.scopes.append(scope)
     try:
         yield scope
     finally:
-        _RUNNING.scopes.pop()
+        _HERE.scopes.pop()
 
 
 def current() -> TraceScope | None:
     """The innermost open scope."""
-    return _RUNNING.scopes[-1] if _RUNNING.scopes else None
+    return _HERE.scopes[-1] if _HERE.scopes else None
 
 
 def home_of(e: Edge) -> Home | None:
