@@ -46,16 +46,17 @@ class Packets:
         """The value with the first lane of its vector where lanes are divided by what vectors divide."""
         if lanes not in self.whole or self.starts[lanes] % self.width != 0:
             return e
-        found = self.known.get((e, lanes))
-        if found is None:
-            found = self.known[e, lanes] = self._aligned(e, lanes)
-        return found
+        return self._aligned(e, lanes)
 
     def _aligned(self, e: Expr, lanes: Axis) -> Expr:
         def visit(x: Expr) -> Expr:
-            return (
-                rebuild(x, visit, lambda i: self._divided(i, lanes)) if lanes in free_axes(x) else x
-            )
+            if lanes not in free_axes(x):
+                return x
+            found = self.known.get((x, lanes))
+            if found is None:
+                found = rebuild(x, visit, lambda i: self._divided(i, lanes))
+                self.known[x, lanes] = found
+            return found
 
         return visit(e)
 
