@@ -92,7 +92,7 @@ def _fusion(whole: _Whole, region: Region) -> Iterator[str]:
     rules = whole.rules.get(entry, {})
     kernels = [(r, whole.names.get(form.region, "another kernel")) for r, form, _ in forms]
     stored = {s.dst.name: name for r, name in kernels for s in r.stores}
-    yield "Stored, and so not fused with it:"
+    yield "Values between kernels, and the rule by which each is stored and not fused:"
     for b in own.reads():
         if b.role is Role.TEMP:
             by = stored.get(b.name, "another kernel")
@@ -152,9 +152,10 @@ def _near(whole: _Whole, region: Region, chosen: Choice | None) -> Iterator[str]
     others = near(chosen, region, whole.device, whole.target.architectures)
     built = [_built(whole, region, choice) for choice in others]
     reasons = Counter(b.reason for b in built if isinstance(b, Illegal))
-    refused = ", and refused are" if reasons else ""
-    yield f"One decision away are {len(built) - reasons.total()} that are legal{refused}"
-    yield from (f"  {count}: {reason}" for reason, count in reasons.most_common())
+    refused = f", {reasons.total()} are refused:" if reasons else ""
+    legal = len(built) - reasons.total()
+    yield f"Choices that differ in one decision: {legal} are legal{refused}"
+    yield from (f"  {count} x {reason}" for reason, count in reasons.most_common())
     yield ""
 
 
@@ -177,5 +178,5 @@ def _measured(target: Target, region: Region) -> Iterator[str]:
         yield "Nothing of it was measured on this machine: lumigen tune MODEL measures."
         return
     lost = sum(not s for s in rows.values())
-    yield f"Measured on this machine: {len(timed)} candidates, {lost} more were lost; the fastest:"
+    yield f"Measured on this machine: {len(timed)} choices, {lost} more did not run; the fastest:"
     yield from (f"  {duration(t)}  {as_text(c)}" for t, c in timed[:FASTEST])

@@ -468,7 +468,7 @@ def test_a_database_of_other_columns_is_set_aside(kept: Path) -> None:
 
 def test_what_searches_found_here_is_a_file(kept: Path, tmp_path: Path) -> None:
     file = tmp_path / "all.json"
-    with pytest.raises(BadArgument, match="after a search on this machine"):
+    with pytest.raises(BadArgument, match="no search on this machine has found"):
         exported(HOST.name)
     here = winners.Kept.of(host.MEASURING, os.cpu_count() or 1, ["a"])
     winners.keep({"a": FOUND, "slow": replace(FOUND, seconds=2.0)}, {"small": FOUND}, here, 1.0)

@@ -57,10 +57,10 @@ def test_it_says_what_a_region_could_run_as_and_what_was_measured() -> None:
     measured.keep(machine, rows)
     found = Book({key_of(region): Found(last, 1.0, 2.0)})
     text = why(traced(), "k05_product_simt", HOST, f32, schedules=lambda *_: found)
-    assert "Measured on this machine: 1 candidates, 1 more were lost" in text
+    assert "Measured on this machine: 1 choices, 1 more did not run" in text
     assert "  2 us  candidate 2: simt" in text
     assert "it runs, as the schedules say" in text
-    assert "refused are" in text
+    assert "are refused:" in text
 
 
 def test_there_has_to_be_such_a_kernel() -> None:

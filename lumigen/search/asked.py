@@ -104,6 +104,8 @@ class Asked:
             at.say(note)
         if found.faster:
             at.say(f"the search made faster: {', '.join(starmap(_gained, found.faster.items()))}")
+        else:
+            at.say("the search found no faster kernel: the model runs as without it")
         if found.dropped:
             at.say(
                 f"choices that were dropped: {', '.join(starmap(_counted, found.dropped.items()))}"
@@ -190,5 +192,6 @@ def _read(path: Path) -> Book:
     found = read_regular(path)
     if found is None:
         expected = f"a file that a search has written, as {SCHEDULES} of a project"
-        raise BadArgument(op="compile", name="schedules", value=str(path), expected=expected)
+        value = f"{path}, which is no file"
+        raise BadArgument(op="compile", name="schedules", value=value, expected=expected)
     return book_of(found.decode("utf-8", "replace"), str(path))

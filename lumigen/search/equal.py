@@ -79,9 +79,11 @@ def described(each: Sequence[Equal]) -> str:
     """Which rules make each program, for `show`."""
     lines: list[str] = []
     for one in each:
-        lines.append(f"{one.algebra}: {one.gain:.1%} of the time, as estimated")
+        lines.append(
+            f"{one.algebra}: takes {one.gain:.1%} of the model's time, as estimated, by these rules"
+        )
         lines += [f"  {n} x {rule}" for rule, n in (one.rules or {}).items()]
-    return "\n".join(lines) or "no rule makes less work of this model"
+    return "\n".join(lines) or "no rule finds an equal program that is less work"
 
 
 def chosen(
