@@ -36,7 +36,8 @@ from harness import Samples
 from safetensors.torch import save_file
 
 import lumigen as lg
-from lumigen.quantise import FORMATS
+from lumigen.quantise import format_of
+from lumigen.weights.formats import Blocks
 
 OURS = "lumigen"
 LENGTH = 2048  # of the caches
@@ -142,11 +143,12 @@ def in_blocks(
     weights: dict[str, torch.Tensor], weights_dtype: str, made: torch.Generator
 ) -> dict[str, torch.Tensor]:
     """Random fields for each matrix, on the host; the matrix becomes what they stand for."""
-    blocks = FORMATS[weights_dtype].blocks
     out: dict[str, torch.Tensor] = {}
     for name, weight in weights.items():
-        if weight.dim() != 2:
+        form = format_of(weights_dtype, weight.shape[-1])
+        if weight.dim() != 2 or form is None:
             continue
+        blocks = form.blocks
         lead = (*weight.shape[:-1], weight.shape[-1] // blocks.items)
         fields: dict[str, torch.Tensor] = {}
         for part, (shape, dtype) in blocks.fields().items():
@@ -159,7 +161,9 @@ def in_blocks(
                 *ends, size, generator=made, device=made.device, dtype=kind
             )
 
-        def values(first: int, end: int, fields: Weights = fields) -> torch.Tensor:
+        def values(
+            first: int, end: int, fields: Weights = fields, blocks: Blocks = blocks
+        ) -> torch.Tensor:
             return blocks.values({n: x[first:end] for n, x in fields.items()}, OnDevice())
 
         fields["scales"] *= SPREAD / values(0, 64).std().item()
@@ -361,7 +365,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="at 512 alone, 7 rounds, two peers")
     parser.add_argument("--peers", help=f"of {', '.join(MODES)}; '' for none")
     parser.add_argument("--layers", type=int, help="32 by default")
-    parser.add_argument("--weights-dtype", choices=list(FORMATS), help="blocks of our weights")
+    parser.add_argument("--weights-dtype", help="blocks of our weights: q8, q4, ...")
     parser.add_argument("--rounds", type=int, help="15 by default")
     parser.add_argument("--tiny", action="store_true", help="small sizes: to see that it works")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")

@@ -67,7 +67,7 @@ def num(value: float) -> AxisTerm:
     return AxisTerm(TermKind.NUM, (), f"f32 {value.hex()}")
 
 
-# Of each rule an expression in which it fires: nested terms, of which leaves are Terms.
+# Of each rule an expression in which it fires: nested terms, of which leaves are AxisTerms.
 Nested = Any
 CASES: Mapping[str, Nested] = {
     "factor_leaves_sum": ("Sum a1", ("Mul", X, ROW)),
@@ -190,7 +190,7 @@ def test_all_that_is_found_of_a_program_agrees(name: str, graph: EGraph) -> None
         sizes = {a: 2 + i % 3 for i, (a, _) in enumerate(block.sizes)}
         for is_positive in (False, True):
             leaves = random_leaves(block, sizes, rng, is_positive=is_positive)
-            assert not disagreements(found, Meaning(block, sizes, leaves), 1e-6)
+            assert not disagreements(found, Meaning(block, sizes, leaves), NEAR)
 
 
 def test_a_wrong_program_is_seen() -> None:

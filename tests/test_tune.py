@@ -119,7 +119,15 @@ def test_a_book_is_read_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", ["", "[]", "{}", '{"format": 9, "regions": {}}', '{"format": 1, "regions": {"a": 3}}']
+    "wrong",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"format": 9, "regions": {}}',
+        '{"format": 1, "regions": {"a": 3}}',
+        '{"format": 1, "regions": {"a": {"plans": [], "schedules": [], "first": Infinity}}}',
+    ],
 )
 def test_what_is_no_book_is_refused(wrong: str, tmp_path: Path) -> None:
     file = tmp_path / "schedules.json"
@@ -462,6 +470,16 @@ def test_a_database_of_other_columns_is_set_aside(kept: Path) -> None:
     with sqlite3.connect(kept) as old:
         old.execute("create table winner (something text)")
     old.close()
+    keep({"a": FOUND}, 1.0)
+    assert known(1.0) == Book({"a": FOUND})
+
+
+def test_a_database_whose_text_is_no_text_is_set_aside(kept: Path) -> None:
+    keep({"a": FOUND}, 1.0)
+    with sqlite3.connect(kept) as old:
+        old.execute("update winner set found = cast(x'ff00fe' as text)")
+    old.close()
+    assert known(1.0) == Book({})
     keep({"a": FOUND}, 1.0)
     assert known(1.0) == Book({"a": FOUND})
 

@@ -153,7 +153,7 @@ def _rules(rules: Iterable[AlgebraRule]) -> Iterator[str]:
         yield f"(ruleset {r.name})"
         find, put = _read(r.find), _read(r.put)
         conditions = [c for fact in r.when for c in _condition(fact)]
-        seen = dict.fromkeys(_text(f) for f in (_turned(find) if r.turns else [find]))
+        seen = dict.fromkeys(_text(f) for f in _turned(find))
         for dtype in FLOATS if "-1" in r.put else [""]:
             typed = [f'(= (Type a) "{dtype}")'] if dtype else []
             made = _text(put).replace("-1", f'(Num "{dtype} {(-1.0).hex()}")')

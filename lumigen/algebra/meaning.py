@@ -13,21 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lumigen.algebra.terms import Axes, AxisTerm, Block, Move, TermKind, number_of
+from lumigen.algebra.terms import OPS, Axes, AxisTerm, Block, Move, TermKind, number_of
 from lumigen.dtype import BY_NAME
 from lumigen.ops import ROWS, Op
 
 Array = npt.NDArray[Any]
 Sizes = Mapping[str, int]
 STRIDE = 7919  # a prime: neighbours come from far apart
-
-MEANINGS = {
-    TermKind.ADD: Op.ADD,
-    TermKind.MUL: Op.MUL,
-    TermKind.PICK: Op.MUL,
-    TermKind.LESS: Op.LESS_THAN,
-    TermKind.MOD: Op.MOD,
-}
 
 
 def in_order(axes: Axes) -> tuple[str, ...]:
@@ -98,7 +90,7 @@ class Meaning:
                 name, _, dtype = t.label.partition(" ")
                 made = arrays[0].astype(self._kind(dtype)) if dtype else _op(Op(name), arrays)
                 return AxisArray(axes, made)
-            return AxisArray(axes, _op(MEANINGS[t.kind], arrays))
+            return AxisArray(axes, _op(OPS[t.kind], arrays))
 
     def _kind(self, dtype: str) -> Any:
         """Floats are those of the leaves, so that an audit chooses how exact they are."""

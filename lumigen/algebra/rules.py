@@ -1,7 +1,7 @@
 """The rules of the algebra, as values. Each makes one program of another that is equal to it.
 
-Patterns are terms (`terms.Kind`) over names: `(Sum s (Mul a b))`. A pattern is looked for with the operands of its
-sums and products in either order, as long as `turns`. Directions are chosen so that saturation ends: no rule commutes
+Patterns are terms (`terms.TermKind`) over names: `(Sum s (Mul a b))`. A pattern is looked for with the operands of its
+sums and products in either order. Directions are chosen so that saturation ends: no rule commutes
 or reassociates at will. None names a layer or a model.
 """
 
@@ -76,7 +76,6 @@ class AlgebraRule:
     find: str
     put: str
     when: tuple[Fact, ...] = ()
-    turns: bool = True
 
 
 def _rule(name: str, numerics: Numerics, find: str, put: str, *when: Fact) -> AlgebraRule:

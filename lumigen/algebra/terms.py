@@ -39,6 +39,10 @@ BINARY = {
     Op.MOD: TermKind.MOD,
 }
 REDUCED = {Op.SUM_REDUCE: TermKind.SUM, Op.MAX_REDUCE: TermKind.MAX}
+OPS = {
+    **{kind: op for op, kind in (BINARY | REDUCED).items()},
+    TermKind.PICK: Op.MUL,
+}
 GIVEN = frozenset({TermKind.LEAF, TermKind.NUM})
 BETWEEN = " "  # between the parts of a label
 

@@ -6,21 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lumigen.algebra.named import Named, Reading
-from lumigen.algebra.terms import AxisTerm, TermKind, number_of
+from lumigen.algebra.terms import OPS, REDUCED, AxisTerm, TermKind, number_of
 from lumigen.dtype import BY_NAME
 from lumigen.graph import Edge, Node, binary, const, contiguous, edge, reduce, unary
 from lumigen.index import Axis, Ix, ix
 from lumigen.ops import Op
 from lumigen.view import Shape, View, compose, coordinates
-
-OPS = {
-    TermKind.ADD: Op.ADD,
-    TermKind.MUL: Op.MUL,
-    TermKind.PICK: Op.MUL,
-    TermKind.LESS: Op.LESS_THAN,
-    TermKind.MOD: Op.MOD,
-}
-REDUCING = {TermKind.SUM: Op.SUM_REDUCE, TermKind.MAX: Op.MAX_REDUCE}
 
 Dims = Sequence[Axis | None]  # of an operand; None where there is one point
 Leaves = Callable[[Node], Edge]  # what the graph has now of a node that is read
@@ -61,11 +52,11 @@ def _value(of: Named, t: AxisTerm, args: list[_Value], leaf: Leaves) -> _Value:
         takes, seen = of.moves[int(t.label)]
         return _read(args[0].at(takes), seen)
     axes = tuple(dict.fromkeys(a for v in args for a in v.axes))
-    if t.kind in REDUCING:
+    if t.kind in REDUCED.values():
         kept = tuple(a for a in axes if a.name not in t.axes)
         gone = tuple(of.axes[name] for name in sorted(t.axes, key=number_of))
         last = range(len(kept), len(kept) + len(gone))
-        return _Value(edge(reduce(REDUCING[t.kind], args[0].at((*kept, *gone)), last)), kept)
+        return _Value(edge(reduce(OPS[t.kind], args[0].at((*kept, *gone)), last)), kept)
     operands = [v.at(axes) for v in args]
     if t.kind is TermKind.MAP:
         name, _, dtype = t.label.partition(" ")

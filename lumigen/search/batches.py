@@ -45,7 +45,7 @@ class TrialBatches:
     count: int = 0
 
     def run(self) -> None:
-        """TrialBatches until the time is over, or nothing is left to try."""
+        """Batches until the time is over, or nothing is left to try."""
         apart = self.search.trials.measuring.apart
         with ThreadPoolExecutor(1) as pool:
             batch = self.next()

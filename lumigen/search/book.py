@@ -25,7 +25,9 @@ from lumigen.search.choice import Choice, candidate_of
 from lumigen.search.story import Story
 
 FORMAT = 1
-NO_CHOICE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)  # of what says none
+NO_CHOICE = (  # of what says none
+    ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

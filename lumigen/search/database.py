@@ -55,7 +55,8 @@ def asked(
                     db.execute(table)
                 return question(db)
         except sqlite3.Error as why:
-            if why.sqlite_errorname not in SENSELESS:
+            # what has no name was said by Python, of text that is no text
+            if getattr(why, "sqlite_errorname", SENSELESS[0]) not in SENSELESS:
                 return []
             aside = place.with_suffix(".unreadable")
             with suppress(OSError):  # another process has done so

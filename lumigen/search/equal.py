@@ -31,9 +31,8 @@ from lumigen.search import winners
 from lumigen.search.book import Found
 from lumigen.search.choice import Choice
 from lumigen.search.climb import Times, is_better, mean
-from lumigen.search.samples import samples_of
 from lumigen.search.trial import Job, Trials
-from lumigen.search.tune import DATA, Terms
+from lumigen.search.tune import Terms, samples_in
 from lumigen.target import TARGETS
 from lumigen.target_row import Target
 
@@ -167,7 +166,5 @@ def _measured(
 
 def trials_of(model: LoweredModel, target: Target, measuring: Measuring, terms: Terms) -> Trials:
     """What measures a model and others of the same entries."""
-    kernels = {k.name: k for k in model.kernels}
-    memory = min(measuring.memory(), int(DATA * terms.seconds))
-    samples = {p.entry: samples_of(p, kernels, memory) for p in model.programs}
+    samples = samples_in(terms.seconds, model, measuring)
     return Trials(target, measuring, samples, terms.threads, seed=terms.seed, cold=terms.cold)

@@ -158,9 +158,7 @@ def tune(
     known = winners.known(place, terms.seconds, notes.append)
     if known.are_of_today and len(known.book.found) == len(model.regions):
         return replace(_tuned(model, known.book, {}), notes=tuple(notes))
-    kernels = {k.name: k for k in model.plain.kernels}
-    memory = min(measuring.memory(), int(DATA * terms.seconds))
-    samples = {p.entry: samples_of(p, kernels, memory) for p in model.plain.programs}
+    samples = samples_in(terms.seconds, model.plain, measuring)
     limits = probed(target, model.plain, terms.threads, terms.seconds)
     least = least_of(model.plain, samples, measuring.features(), limits)
     with _trials(target, measuring, samples, terms, clock) as trials:
@@ -199,6 +197,13 @@ def tune(
         story=Story(monotonic() - begun, batches.count, machine, regions, dropped),
         notes=(*notes, *(f"a worker is lost: {said}" for said in trials.lost)),
     )
+
+
+def samples_in(seconds: float, model: LoweredModel, measuring: Measuring) -> Samples:
+    """Where entries are measured in a search of so many seconds: as far as data has room, and time to be made."""
+    kernels = {k.name: k for k in model.kernels}
+    memory = min(measuring.memory(), int(DATA * seconds))
+    return {p.entry: samples_of(p, kernels, memory) for p in model.programs}
 
 
 def _trials(

@@ -133,8 +133,8 @@ def _planes(blocks: Blocks, integers: Reader) -> dict[str, Reader]:
 def gptq(g: WeightParts, config: Mapping[str, Any]) -> Packed:
     """Of `qweight` (inputs, outputs) and `qzeros` (groups, outputs) in words, and `scales` (groups, outputs)."""
     bits = _bits_of(g, config, (2, 3, 4, 8))
-    rows, columns = g.shape("qweight")[1], g.shape("qweight")[0] * 32 // bits
-    groups = g.shape("scales")[0]
+    words, rows = _words(g, "qweight")
+    columns, (groups, _) = words * 32 // bits, _matrix(g, "scales")
     _check(g, "scales", (groups, rows))
     _check(g, "qzeros", (groups, rows * bits // 32))
     more = 0 if config.get("checkpoint_format") == "gptq_v2" else 1
@@ -203,8 +203,8 @@ def awq(g: WeightParts, config: Mapping[str, Any]) -> Packed:
     version = str(config.get("version", "gemm")).lower()
     if version != "gemm":
         raise g.wrong(f"its version of AWQ is {version[:20]}, gemm is read")
-    columns, rows = g.shape("qweight")[0], g.shape("qweight")[1] * 8
-    groups = g.shape("scales")[0]
+    columns, words = _words(g, "qweight")
+    rows, (groups, _) = words * 8, _matrix(g, "scales")
     _check(g, "scales", (groups, rows))
     _check(g, "qzeros", (groups, rows // 8))
     blocks = affine(4, g.group_size(columns, groups), g.float_of("scales"), zeros=u8)
@@ -252,9 +252,10 @@ def int8(g: WeightParts, part: str, scale: str, zero: str) -> Packed:
 
 
 def _compressed_words(g: WeightParts) -> Packed:
+    _check(g, "weight_shape", (2,))
     rows, columns = (int(n) for n in g.read("weight_shape"))
-    words = g.shape("weight_packed")
-    bits = words[1] * 32 // columns if len(words) == 2 and columns > 0 else 0
+    words = _words(g, "weight_packed")
+    bits = words[1] * 32 // columns if columns > 0 else 0
     if words[0] != rows or bits not in (1, 2, 3, 4, 5, 6, 8) or words[1] * 32 != columns * bits:
         raise g.refused("weight_packed", f"words of {rows} x {columns} integers")
     if "weight_g_idx" in g.parts and (g.read("weight_g_idx") >= 0).any():
@@ -297,8 +298,10 @@ def _scales(g: WeightParts, part: str, rows: int, columns: int) -> tuple[int, Re
 def float8(g: WeightParts, part: str, scale: str) -> Packed:
     """Floats of 8 bits, with scales of rows, of groups, of tiles or one for all."""
     rows, columns = _matrix(g, part)
+    if g.parts[part].kind not in BYTES_8:
+        raise g.refused(part, " or ".join(BYTES_8))
     code, shape = BYTES_8[g.parts[part].kind], g.shape(scale)
-    tiles = len(shape) == 2 and shape[0] not in (1, rows)
+    tiles = len(shape) == 2 and shape[0] not in (0, 1, rows)
     if tiles:
         high, size = -(-rows // shape[0]), g.group_size(columns, shape[1])
 
@@ -338,6 +341,8 @@ def _nvfp4(g: WeightParts) -> Packed:
     rows, half = _matrix(g, "weight_packed")
     columns = 2 * half
     _check(g, "weight_scale", (rows, columns // 16))
+    if math.prod(g.shape("weight_global_scale")) != 1:
+        raise g.refused("weight_global_scale", "one number")
     if g.parts["weight_scale"].kind != "F8_E4M3":
         raise g.refused("weight_scale", "F8_E4M3")
     blocks = Blocks(16, planes_of(4, 16))
@@ -371,13 +376,19 @@ def bitsandbytes(g: WeightParts, config: Mapping[str, Any]) -> Packed:
     del config
     if "SCB" in g.parts:
         return _of_rows(g)
-    said = next(p for p in g.parts if p.startswith("weight.quant_state."))
-    state = cast("dict[str, Any]", json.loads(bytes(g.read(said)).decode("utf-8")))
-    shape, size = tuple(int(n) for n in state["shape"]), int(state["blocksize"])
-    if len(shape) != 2 or shape[1] % size or size % 8:
+    state = _state(g)
+    shape, size = tuple(map(int, state["shape"])), int(state["blocksize"])
+    if len(shape) != 2 or size <= 0 or shape[1] % size or size % 8:
         raise g.wrong(f"{g.name[:80]} is {list(shape)} in blocks of {size}, which cross its rows")
     if math.prod(g.shape("weight")) * 2 != math.prod(shape):
         raise g.refused("weight", f"{math.prod(shape) // 2} bytes")
+    count = math.prod(shape) // size
+    _check(g, "weight.absmax", (count,))
+    _check(g, "weight.quant_map", (16,))
+    nested = int(state.get("nested_blocksize", 0))
+    if "weight.nested_absmax" in g.parts:
+        _check(g, "weight.nested_quant_map", (256,))
+        _check(g, "weight.nested_absmax", (-(-count // nested) if nested > 0 else 1,))
     table = tuple(float(v) for v in g.read("weight.quant_map"))
     blocks = Blocks(size, planes_of(4, size), codebook=table, scale=f32)
 
@@ -385,7 +396,7 @@ def bitsandbytes(g: WeightParts, config: Mapping[str, Any]) -> Packed:
         found = g.read("weight.absmax")
         if "weight.nested_absmax" not in g.parts:
             return found
-        outer = np.repeat(g.read("weight.nested_absmax"), int(state["nested_blocksize"]))
+        outer = np.repeat(g.read("weight.nested_absmax"), nested or count)
         inner = g.read("weight.nested_quant_map")[found]
         return inner * outer[: len(found)] + np.float32(state["nested_offset"])
 
@@ -396,6 +407,22 @@ def bitsandbytes(g: WeightParts, config: Mapping[str, Any]) -> Packed:
     fields: dict[str, Reader] = {"scales": scales}
     fields |= _planes(blocks, integers)
     return g.packed(str(state["quant_type"])[:8], shape, blocks, fields)
+
+
+def _state(g: WeightParts) -> dict[str, Any]:
+    """What is said of a weight: numbers, and its shape."""
+    said = next((p for p in g.parts if p.startswith("weight.quant_state.")), "weight.quant_state")
+    text = bytes(g.read(said))
+    try:
+        state = cast("dict[str, Any]", json.loads(text))
+        numbers = [state["blocksize"], state.get("nested_blocksize", 0), *state["shape"]]
+        known = all(isinstance(n, int) for n in numbers)
+        known &= isinstance(state.get("nested_offset", 0.0), float | int)
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        known, state = False, {}
+    if not known:
+        raise g.refused(said, "JSON with a shape and the sizes of blocks")
+    return state
 
 
 def _of_rows(g: WeightParts) -> Packed:
@@ -427,7 +454,7 @@ def torchao(g: WeightParts, config: Mapping[str, Any]) -> Packed:
     if kind == "I8":
         return int8(g, part, scale, zero)
     rows, half = _matrix(g, part)
-    groups = g.shape(scale)[0]
+    groups, _ = _matrix(g, scale)
     if kind != "U8":
         raise g.refused(part, "I8, F8_E4M3, or two integers of 4 bits in U8")
     for of_groups in (scale, zero):
@@ -447,7 +474,7 @@ def mlx(g: WeightParts, config: Mapping[str, Any]) -> Packed:
     mine = config.get(g.name, {})
     config = {**config, **cast("dict[str, Any]", mine)} if isinstance(mine, dict) else config
     bits, size = _bits_of(g, config, (2, 3, 4, 5, 6, 8)), config.get("group_size", 64)
-    rows, words = _matrix(g, "weight")
+    rows, words = _words(g, "weight")
     columns = words * 32 // bits
     if not isinstance(size, int) or size < 8 or columns % size:
         raise g.wrong(f"{g.name[:80]} has {columns} columns, which groups of {size} do not divide")
@@ -532,9 +559,9 @@ def _read(g: WeightParts, method: Method, config: Mapping[str, Any]) -> Packed:
 
 def _bits_of(g: WeightParts, config: Mapping[str, Any], known: tuple[int, ...]) -> int:
     bits = config.get("bits")
-    if bits not in known:
+    if not isinstance(bits, int) or bits not in known:
         raise g.wrong(f"its weights have {str(bits)[:20]} bits, {known} are read")
-    return cast("int", bits)
+    return bits
 
 
 def _matrix(g: WeightParts, part: str) -> tuple[int, int]:
@@ -542,6 +569,12 @@ def _matrix(g: WeightParts, part: str) -> tuple[int, int]:
     if len(shape) != 2:
         raise g.refused(part, "a matrix")
     return (shape[0], shape[1])
+
+
+def _words(g: WeightParts, part: str) -> tuple[int, int]:
+    if g.parts[part].kind not in ("I32", "U32"):
+        raise g.refused(part, "words of 32 bits")
+    return _matrix(g, part)
 
 
 def _check(g: WeightParts, part: str, shape: Shape) -> None:

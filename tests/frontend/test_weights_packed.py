@@ -269,6 +269,14 @@ def test_values_are_those_of_the_format(tmp_path: Path, case: str) -> None:
     assert np.abs(y - expected).max() < 1e-5 * np.abs(expected).max()
 
 
+STATE = "weight.quant_state.bitsandbytes__nf4"
+
+
+def state_of(**more: Any) -> Array:
+    state = {"quant_type": "nf4", "blocksize": 64, "shape": [ROWS, COLUMNS], **more}
+    return np.frombuffer(json.dumps(state).encode(), np.uint8)
+
+
 BAD: dict[str, tuple[str, dict[str, Any], Callable[[Tensors], object], str]] = {
     "method": ("gptq", {"quant_method": "sqz"}, lambda t: None, "quantised by sqz"),
     "bits": ("gptq", GPTQ | {"bits": 7}, lambda t: None, "have 7 bits"),
@@ -286,6 +294,42 @@ BAD: dict[str, tuple[str, dict[str, Any], Callable[[Tensors], object], str]] = {
     ),
     "code": (
         "f8", CT, lambda t: t.update(weight=np.full_like(t["weight"], np.nan)), "are no numbers",
+    ),
+    "no matrix": (
+        "gptq", GPTQ, lambda t: t.update(qweight=t["qweight"].ravel()), "must be a matrix",
+    ),
+    "no words": (
+        "mlx4", {"bits": 4, "group_size": SIZE}, lambda t: t.update(weight=t["weight"].astype(np.float32)),
+        "must be words of 32 bits",
+    ),
+    "sizes": (
+        "words4", CT, lambda t: t.update(weight_shape=np.array([ROWS, COLUMNS, 1])), r"must be \[2\]",
+    ),
+    "floats": (
+        "f8-tiles", {"quant_method": "fp8"}, lambda t: t.update(weight=t["weight"].astype(np.float16)),
+        r"is F16\[32, 128\], must be F8_E4M3 or F8_E5M2",
+    ),
+    "tiles": (
+        "f8-tiles", {"quant_method": "fp8"},
+        lambda t: t.update(weight_scale_inv=np.zeros((0, 4), np.float32)), "a scale for each of 32",
+    ),
+    "total": (
+        "nvfp4", CT, lambda t: t.update(weight_global_scale=np.ones(2, np.float32)), "one number",
+    ),
+    "no state": ("nf4", BNB, lambda t: t.pop(STATE), "lacks weight.quant_state"),
+    "state": ("nf4", BNB, lambda t: t.update({STATE: np.zeros(3, np.uint8)}), "must be JSON"),
+    "block": (
+        "nf4", BNB, lambda t: t.update({STATE: state_of(blocksize=0)}), "in blocks of 0",
+    ),
+    "absmax": (
+        "nf4", BNB, lambda t: t.update({"weight.absmax": np.ones(63, np.float32)}), r"must be \[64\]",
+    ),
+    "codebook": (
+        "nf4", BNB, lambda t: t.update({"weight.quant_map": np.ones(5, np.float32)}), r"must be \[16\]",
+    ),
+    "nested": (
+        "nf4-nested", BNB, lambda t: t.update({"weight.nested_absmax": np.ones(1, np.float32)}),
+        r"must be \[2\]",
     ),
     "scale": (
         "awq", {"quant_method": "awq", "bits": 4}, lambda t: t["scales"].__setitem__((0, 3), np.nan),
