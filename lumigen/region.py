@@ -693,6 +693,7 @@ def _asked(e: Expr) -> tuple[tuple[Cmp, ...], Expr] | None:
     return None
 
 
+@remembered  # factors may share factors
 def _pinned(e: Expr, axes: tuple[Axis, ...]) -> tuple[tuple[Cmp, ...], Expr] | None:
     """Conditions that leave one point of an axis, if a factor of a product is zero elsewhere, and the product there.
 

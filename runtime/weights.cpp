@@ -150,10 +150,10 @@ void pack_panels(char* packed, const char* source, const Panels& panels, int32_t
   }
 }
 
-const WeightSpec& plain_row(const WeightTable& table, const WeightSpec& packed) {
-  const WeightSpec* row = table.specs;
-  while (row->panels != nullptr || std::strcmp(row->name, packed.name) != 0) ++row;
-  return *row;
+int32_t plain_row(const WeightTable& table, const WeightSpec& packed) {
+  int32_t row = 0;
+  while (table.specs[row].panels != nullptr || std::strcmp(table.specs[row].name, packed.name) != 0) ++row;
+  return row;
 }
 
 Status convert_floats(const char* where, char* out, const char* source, size_t n, Floats held,

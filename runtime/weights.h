@@ -79,8 +79,8 @@ class WeightsFile {
 // Writes every element of `packed`, the zero columns too. `source` needs no alignment.
 void pack_panels(char* packed, const char* source, const Panels& panels, int32_t item_bytes);
 
-// The row that holds a made weight as it was computed, from which another row of it is packed.
-const WeightSpec& plain_row(const WeightTable& table, const WeightSpec& packed);
+// The number of the row that holds a made weight as it was computed, from which another row of it is packed.
+int32_t plain_row(const WeightTable& table, const WeightSpec& packed);
 
 // Converts n floats of a row to what the kernels read: the nearest ones, the even one between two. Neither
 // side needs to be aligned. A number that would become infinite is refused.

@@ -90,6 +90,18 @@ def test_a_value_that_depends_on_the_dims_of_a_call_is_not_made() -> None:
     assert made(of) == {"0.bias.prepared": "exp2"}
 
 
+def test_terms_that_share_terms_are_looked_at_once() -> None:
+    def value(w: lg.Tensor) -> lg.Tensor:
+        for _ in range(60):
+            w = w + w.mT
+        return w
+
+    layer = nn.Linear(6, 6, bias=False)
+    x = lg.spec(B, 6, dtype=lg.f32)
+    of = traced(lambda x: {"y": x @ value(layer.weight.exp())}, layer, x=x)
+    assert [*made(of).values()] == ["add"]
+
+
 @pytest.mark.parametrize("target", ["cpu", "cuda:sm_90a", "metal"])
 @pytest.mark.parametrize("dtype", [f32, bf16], ids=str)
 def test_kernels_compute_the_graph(target: str, dtype: lg.DType, rng: np.random.Generator) -> None:

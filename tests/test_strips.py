@@ -166,3 +166,13 @@ def test_no_operand_is_called_like_a_strip() -> None:
     assert {"strip", "begin"} <= variables(kernel.program)
     assert is_said("strip")
     assert is_said("begin")
+
+
+def test_factors_that_share_factors_are_looked_at_once() -> None:
+    def function(x: lg.Tensor) -> lg.Tensor:
+        for _ in range(60):
+            x = x * x
+        return x.sum(-1)
+
+    graph = traced(function, x=lg.spec(9, 64))
+    assert assemble((("entry", graph),), CUDA).kernels

@@ -153,9 +153,19 @@ def _factors(n: Node, facts: _Facts) -> Iterator[Node]:
 
 def _hides(n: Node, facts: _Facts) -> bool:
     """Whether conditions on positions choose what it is: a product with a mask leaves out where that is zero."""
-    if n.op is Op.ADD:
-        return any(_hides(e.node, facts) for e in n.args)
-    return n.op is Op.MUL and any(e.dtype.is_bool and not facts[e.node].weights for e in n.args)
+    stack, seen = [n], set[Node]()  # terms may share terms
+    while stack:
+        term = stack.pop()
+        if term in seen:
+            continue
+        seen.add(term)
+        if term.op is Op.ADD:
+            stack += [e.node for e in term.args]
+        elif term.op is Op.MUL and any(
+            e.dtype.is_bool and not facts[e.node].weights for e in term.args
+        ):
+            return True
+    return False
 
 
 def _bytes(n: Node) -> int:

@@ -101,9 +101,12 @@ def _factors(r: Reduce) -> tuple[Expr, Expr] | None:
 
 def _sources(e: Expr) -> list[Buffer]:
     """What a factor reads; where it is computed from another product, nothing of that."""
-    stack, out = [e], dict[Buffer, None]()
+    stack, out, seen = [e], dict[Buffer, None](), set[Expr]()
     while stack:
         x = stack.pop()
+        if x in seen:
+            continue
+        seen.add(x)
         if isinstance(x, Read):
             out.setdefault(x.source)
         if not (isinstance(x, Reduce) and _factors(x) is not None):

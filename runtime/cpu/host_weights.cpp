@@ -68,8 +68,7 @@ Status Weights::pack_made(const char*, const WeightTable& table) {
   for (int32_t i = 0; i < table.count; ++i) {
     const WeightSpec& spec = table.specs[i];
     if (!spec.made || spec.panels == nullptr) continue;
-    const int32_t plain = static_cast<int32_t>(&plain_row(table, spec) - table.specs);
-    pack_panels(made<char>(i), get<char>(plain), *spec.panels, spec.item_bytes);
+    pack_panels(made<char>(i), get<char>(plain_row(table, spec)), *spec.panels, spec.item_bytes);
   }
   return kOk;
 }

@@ -214,12 +214,11 @@ Status Weights::pack_made(const char* where, const WeightTable& table) {
   for (int32_t i = 0; i < table.count; ++i) {
     const WeightSpec& spec = table.specs[i];
     if (!spec.made || spec.panels == nullptr) continue;
-    const WeightSpec& from = plain_row(table, spec);
-    plain.resize(static_cast<size_t>(from.bytes));
+    const int32_t from = plain_row(table, spec);
+    plain.resize(static_cast<size_t>(table.specs[from].bytes));
     packed.resize(static_cast<size_t>(spec.bytes));
     const char* what = "what is made of the weights cannot be copied";
-    const char* source = get<char>(static_cast<int32_t>(&from - table.specs));
-    const cudaError_t read = cudaMemcpy(plain.data(), source, plain.size(), cudaMemcpyDeviceToHost);
+    const cudaError_t read = cudaMemcpy(plain.data(), get<char>(from), plain.size(), cudaMemcpyDeviceToHost);
     if (const Status s = check(read, where, what)) return s;
     pack_panels(packed.data(), plain.data(), *spec.panels, spec.item_bytes);
     const cudaError_t written =
