@@ -447,6 +447,14 @@ REFUSED = [
         "compile {digits} --target cuda:sm_90a --isa avx2",
         "--isa cannot be avx2. Pass none with this target",
     ),
+    (
+        "tune {digits} --time 1s --html none/a.html",
+        "--html cannot be none/a.html, in a directory that is not there. Pass a file in a",
+    ),
+    (
+        "compile {digits} --schedules none.json",
+        "schedules cannot be none.json, which is no file. Pass a file that a search has",
+    ),
     ("inspect nowhere", "nowhere cannot be used: there is no such directory or library. Name a"),
     ("inspect damaged", "[inspect] damaged/manifest.json cannot be used: it is damaged, or of"),
     (

@@ -50,6 +50,7 @@ KEPT = {
         "FEW_INNER": "elements that the tests of a project compare",
     },
     "emit/cxx.py": {"LEAST": "the least int64_t, which has no literal"},
+    "emit/dots.py": {"FACTORS": "time of compilation: more are one value"},
     "emit/entry.py": {"VALUES": "numbers in a line of text"},
     "emit/kernel_vectors.py": {"MAX_VALUES": "elements that the tests of a project have"},
     "emit/launches.py": {
@@ -62,6 +63,7 @@ KEPT = {
     },
     "emit/reference.py": {"LONG": "characters of a line of text"},
     "emit/sharing.py": {"READABLE": "nodes of an expression that is read as one"},
+    "emit/statements.py": {"TERMS": "time of compilation: more are one value"},
     "emit/text.py": dict.fromkeys(
         ("LOOSE", "SUM", "PRODUCT", "TIGHT", "WORD"), "how strongly an operator of C binds"
     ),

@@ -125,6 +125,12 @@ def _check(model_file: str | None, html: str | None, file: Path | None) -> None:
     if model_file is None and html is not None:
         expected = "it with a model, whose search it shows"
         raise BadArgument(op="tune", name="--html", value=html, expected=expected)
+    if (
+        html is not None and not Path(html).parent.is_dir()
+    ):  # before the search, which is not done again
+        value = f"{html}, in a directory that is not there"
+        expected = "a file in a directory that is"
+        raise BadArgument(op="tune", name="--html", value=value, expected=expected)
 
 
 def _written(made: Compilation, html: str | None) -> dict[str, object]:

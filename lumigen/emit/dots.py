@@ -8,15 +8,17 @@ integer and the whole number added to it become one float in one step.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
 
 from lumigen.dtype import f32
 from lumigen.index import Axis
 from lumigen.lower.scope import integers_read
+from lumigen.memo import remembered
 from lumigen.ops import Op
 from lumigen.region import Choose, Const, Expr, Intrinsic, Prim, free_axes, prim
+
+FACTORS = 16  # that are looked at
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class DotOfLanes:
 
 def find_dot(e: Expr, lanes: Axis) -> DotOfLanes | None:
     """The value as a product of small integers with something else that varies; None if it is of another form."""
-    factors = list(_factors(e))
+    factors = _factors(e)
     varying = [x for x in factors if lanes in free_axes(x)]
     shared = [x for x in factors if lanes not in free_axes(x)]
     small = [x for x in varying if is_of_bytes(added(x)[0])]
@@ -49,6 +51,7 @@ def added(e: Expr) -> tuple[Expr, float]:
     return (e.args[0], more.value) if whole and is_of_bytes(e.args[0]) else (e, 0.0)
 
 
+@remembered
 def is_of_bytes(e: Expr) -> bool:
     """Whether it is made of the bits of an integer of 8."""
     if isinstance(e, Choose):
@@ -59,12 +62,18 @@ def is_of_bytes(e: Expr) -> bool:
     return source is not None and source.source.dtype.bits == 8
 
 
-def _factors(e: Expr) -> Iterator[Expr]:
-    if isinstance(e, Prim) and e.op is Op.MUL and e.dtype is f32:
-        for x in e.args:
-            yield from _factors(x)
-    else:
-        yield e
+def _factors(e: Expr) -> list[Expr]:
+    """What a product multiplies; it alone where that is much, as where factors are squared again and again."""
+    out, stack = list[Expr](), [e]
+    while stack:
+        x = stack.pop()
+        if isinstance(x, Prim) and x.op is Op.MUL and x.dtype is f32:
+            stack += reversed(x.args)
+        else:
+            out.append(x)
+        if len(out) + len(stack) > FACTORS:
+            return [e]
+    return out
 
 
 def _product(parts: list[Expr]) -> Expr:

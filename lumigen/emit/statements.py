@@ -46,6 +46,7 @@ from lumigen.tile import (
 )
 
 WIDENED = {f16: "Float16", bf16: "BFloat16"}  # what the device's headers widen them by
+TERMS = 256  # of a sum that are looked at, one by one
 
 
 @dataclass(frozen=True)
@@ -429,10 +430,17 @@ def _folded_run(s: For) -> Accumulate | None:
 
 
 def _terms(e: Expr) -> list[Expr]:
-    """What a sum adds up."""
-    if not isinstance(e, Prim) or e.op is not Op.ADD:
-        return [e]
-    return [t for x in e.args for t in _terms(x)]
+    """What a sum adds up; it alone where that is much, as where it is doubled again and again."""
+    out, stack = list[Expr](), [e]
+    while stack:
+        x = stack.pop()
+        if isinstance(x, Prim) and x.op is Op.ADD:
+            stack += reversed(x.args)
+        else:
+            out.append(x)
+        if len(out) + len(stack) > TERMS:
+            return [e]
+    return out
 
 
 def _is_product(e: Expr) -> bool:

@@ -183,15 +183,25 @@ class _Strip:
 
 def _within(e: Expr, first: Axis, held: frozenset[Cmp]) -> Expr:
     """The value, with a condition on each read that moves with the strip, unless it stands under that one."""
-    if isinstance(e, Read):
-        asked = tuple(c for c in _inside(e, first) if c not in held)
-        return choose(holds(asked), e, const(0, e.dtype)) if asked else e
-    if isinstance(e, Reduce):
-        return e
-    if isinstance(e, Choose) and isinstance(e.condition, Holds):
-        then = _within(e.then, first, held | frozenset(e.condition.conditions))
-        return choose(e.condition, then, _within(e.otherwise, first, held))
-    return rebuild(e, lambda x: _within(x, first, held), lambda i: i)
+    known: dict[tuple[Expr, frozenset[Cmp]], Expr] = {}
+
+    def visit(x: Expr, held: frozenset[Cmp]) -> Expr:
+        if (x, held) not in known:
+            known[x, held] = made(x, held)
+        return known[x, held]
+
+    def made(x: Expr, held: frozenset[Cmp]) -> Expr:
+        if isinstance(x, Read):
+            asked = tuple(c for c in _inside(x, first) if c not in held)
+            return choose(holds(asked), x, const(0, x.dtype)) if asked else x
+        if isinstance(x, Reduce):
+            return x
+        if isinstance(x, Choose) and isinstance(x.condition, Holds):
+            then = visit(x.then, held | frozenset(x.condition.conditions))
+            return choose(x.condition, then, visit(x.otherwise, held))
+        return rebuild(x, lambda y: visit(y, held), lambda i: i)
+
+    return visit(e, held)
 
 
 def _inside(e: Read, first: Axis) -> Iterator[Cmp]:
@@ -297,11 +307,16 @@ def _write_out(
 
 def _asked(e: Expr) -> Iterator[Expr]:
     """The outermost values of an expression that are read only where a condition holds."""
-    if isinstance(e, Choose) and not is_safe(e):
-        yield e
-    elif not isinstance(e, Choose):
-        for x in children(e):
-            yield from _asked(x)
+    stack, seen = [e], set[Expr]()
+    while stack:
+        x = stack.pop()
+        if x in seen:
+            continue
+        seen.add(x)
+        if not isinstance(x, Choose):
+            stack += reversed(list(children(x)))
+        elif not is_safe(x):
+            yield x
 
 
 def _store(scope: Scope, strip: _Strip, results: Sequence[dict[Expr, Expr]]) -> None:

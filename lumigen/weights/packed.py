@@ -361,7 +361,12 @@ def _nvfp4(g: WeightParts) -> Packed:
         if name == "scales":
             return g.read("weight_scale")
         if name == "total":
-            return g.read("weight_global_scale").reshape(1)
+            total = g.read("weight_global_scale").reshape(1)
+            if total[0] == 0:
+                raise g.wrong(
+                    f"{g.name[:80]}.weight_global_scale is 0, by which scales are divided"
+                )
+            return total
         return planes[name]().reshape(specs[name][0])
 
     sources = tuple(s.name for s in g.parts.values())

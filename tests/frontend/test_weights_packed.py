@@ -316,6 +316,9 @@ BAD: dict[str, tuple[str, dict[str, Any], Callable[[Tensors], object], str]] = {
     "total": (
         "nvfp4", CT, lambda t: t.update(weight_global_scale=np.ones(2, np.float32)), "one number",
     ),
+    "total of 0": (
+        "nvfp4", CT, lambda t: t.update(weight_global_scale=np.zeros(1, np.float32)), "is 0, by which",
+    ),
     "no state": ("nf4", BNB, lambda t: t.pop(STATE), "lacks weight.quant_state"),
     "state": ("nf4", BNB, lambda t: t.update({STATE: np.zeros(3, np.uint8)}), "must be JSON"),
     "block": (
