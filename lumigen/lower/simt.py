@@ -21,17 +21,18 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from lumigen.condition import Cmp
-from lumigen.dtype import computed, f32
+from lumigen.dtype import f32
 from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, minimum
 from lumigen.lower.ahead import asked_of, asking
 from lumigen.lower.built import Built, check
 from lumigen.lower.hold import hold_rows
 from lumigen.lower.runs import terms_of, visited
-from lumigen.lower.scope import Names, Scope, kernel_reductions, lanes_fit, moved
+from lumigen.lower.scope import Names, Scope, kernel_reductions, moved
+from lumigen.lower.sweeps import vectors_store
 from lumigen.lower.stretches import Stretch, stretches
 from lumigen.lower.turns import fold_in_turns, has_corrections
 from lumigen.lower.widths import moved_of
-from lumigen.machine import Gpu, Machine, Teams
+from lumigen.machine import Gpu, Machine, Teams, Vectors
 from lumigen.plan import Carry, KernelPlan, Loop, NotRealised, Step
 from lumigen.region import (
     Expr,
@@ -324,7 +325,7 @@ def _program(plan: KernelPlan, sizes: Schedule, machine: Machine) -> TileProgram
     row, lane, threads = loops.row, loops.lane, sizes.get("threads", 1)
     check_threads(threads, teams)
     check_width(sizes, teams)
-    check_lanes(loops, threads)
+    check_lanes(loops, threads, machine.vectors)
     team = 1 if teams is None else _team(loops, plan.region, sizes, teams)
     grain = _grain_of_teams(loops, team, sizes, machine) if threads > 1 else _grain(loops, sizes)
     per_row, chunk, deep = grain
@@ -335,7 +336,8 @@ def _program(plan: KernelPlan, sizes: Schedule, machine: Machine) -> TileProgram
     task = Axis("task", row_tasks * back_tasks * lane_tasks)
     beside = ix(task) // lane_tasks
     first, lo = beside // back_tasks * per_row, ix(task) % lane_tasks * chunk
-    top = Scope(Names(), frozenset({task}), team=threads > 1)
+    dtypes = machine.vectors.dtypes
+    top = Scope(Names(), frozenset({task}), dtypes=dtypes, team=threads > 1)
     after = beside % back_tasks * deep
     span = Spans(
         rows=(first, minimum(first + per_row, row.extent)),
@@ -385,19 +387,14 @@ def check_width(sizes: Schedule, teams: Teams | None) -> None:
         )
 
 
-def check_lanes(loops: Loops, threads: int) -> None:
+def check_lanes(loops: Loops, threads: int, vectors: Vectors) -> None:
     kinds = [loops.kind] if loops.lane is not None else []
     if threads == 1 and "threads" in kinds:
         raise NotRealised("a loop over threads in a task of one thread")
     if threads > 1 and "seq" in kinds:
         raise NotRealised("a loop over the last axis that no threads share")
     if loops.kind == "lanes":
-        floats = all(s.value.dtype is f32 and computed(s.dst.dtype) is f32 for s in loops.stores)
-        if (
-            loops.lane is None
-            or not floats
-            or not lanes_fit([s.value for s in loops.stores], loops.lane)
-        ):
+        if loops.lane is None or not vectors_store(loops.stores, loops.lane, vectors.dtypes):
             raise NotRealised("vectors do not compute what is in a loop over lanes")
 
 

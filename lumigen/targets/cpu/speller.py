@@ -16,6 +16,7 @@ from lumigen.index import product
 from lumigen.program import ALIGNMENT, KernelParameter
 from lumigen.region import Buffer
 from lumigen.resources import templates_dir
+from lumigen.targets.cpu.machines import PLANNED
 from lumigen.targets.cpu.panels import tile_lines
 from lumigen.tile import Mma, TileProgram
 
@@ -29,7 +30,14 @@ HEADERS = {
 }
 # a place of 64 bits costs a processor no more than one of 32
 DIALECT = Dialect(
-    tiles=tile_lines, wraps=True, counts=False, packs=False, warp=1, together=0, fused=True
+    tiles=tile_lines,
+    wraps=True,
+    counts=False,
+    packs=False,
+    warp=1,
+    together=0,
+    dtypes=PLANNED.vectors.dtypes,
+    fused=True,
 )
 
 
