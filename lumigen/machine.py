@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from lumigen.dtype import FLOATS, DType
-
 Sizes = Mapping[str, int]  # at the sites of a schedule
 
 
@@ -107,7 +105,7 @@ class Vectors:
     written: int  # points of a short factor that conditions ask for: up to so many are written out
     scanned: int  # of a row that is scanned one element after the other; longer ones by vectors
     pieces: int  # points of an axis that a kernel may have a store for each of; 0: none
-    dtypes: frozenset[DType] = FLOATS  # of the numbers that lanes have
+    doubles: bool = False  # whether lanes have numbers of f64 beside those of f32
 
 
 @dataclass(frozen=True)

@@ -161,6 +161,30 @@ def innermost(
     return orders | space.tables(orders)
 
 
+def weights_along(regions: tuple[Region, ...], fixed: frozenset[Buffer]) -> dict[Buffer, Order]:
+    """The orders of weights in which neighbours that are stored read neighbours, as of channels that lie last.
+
+    Those of one operand alone stay: a product packs its columns as it needs them.
+    """
+    wanted: dict[Buffer, set[Order]] = {}
+    for use in (u for r in regions if not r.steps for u in uses_of(r)):
+        if use.source.role is Role.WEIGHT and use.source not in fixed:
+            wanted.setdefault(use.source, set()).add(_order_along(use))
+    orders = ((b, next(iter(found))) for b, found in wanted.items() if len(found) == 1)
+    return {b: order for b, order in orders if order != tuple(range(len(b.dims)))}
+
+
+def _order_along(use: Use) -> Order:
+    natural, last = tuple(range(len(use.at))), use.store.at[-1:]
+    lane = axis_of(last[0]) if last else None
+    own = use.factor.own if use.factor is not None else frozenset[Axis]()
+    found = [d for d, i in enumerate(use.at) if lane in i.axes]
+    if lane is None or lane in own or len(found) != 1 or axis_of(use.at[found[0]]) is not lane:
+        return natural
+    behind = use.source.dims[found[0] + 1 :]
+    return moved_last(len(use.at), found[0]) if any(n != 1 for n in behind) else natural
+
+
 def reads_of_copies(region: Region, orders: Orders, runs: CopiedRuns) -> frozenset[Read]:
     """What reads copies of inputs: products through windows, and maps that read along what they store then."""
     uses = tuple(uses_of(region))

@@ -17,6 +17,7 @@ from lumigen.index import Axis, Ix, Lookup, ix
 from lumigen.lower.runs import vary, visited
 from lumigen.lower.scope import address, kernel_reductions, lanes_fit
 from lumigen.lower.together import rows_together
+from lumigen.lower.widths import dtypes_of
 from lumigen.lower.window import windowed
 from lumigen.machine import Machine, Teams, Vectors
 from lumigen.plan import Carry, KernelPlan, Loop, Step
@@ -42,7 +43,7 @@ def plan_sweeps(region: Region, machine: Machine) -> KernelPlan:
     merged, vectors = rows_together(merge_axes(region.stores), machine.teams), machine.vectors
     stores, where = _changed(merged, vectors)
     store, lane = stores[-1], lane_axis(stores[-1], vectors)
-    kind = lane_kind(stores, lane, vectors.dtypes, team=machine.teams is not None)
+    kind = lane_kind(stores, lane, dtypes_of(vectors), team=machine.teams is not None)
     at = Around(vectors, machine.teams)
     reductions = [
         r
@@ -119,7 +120,7 @@ class Around:
         """The loop that computes reductions over the same axes, with those inside of it."""
         first, last, kind = group[0], None, "seq"
         if not self.lanes and not self.alone:
-            dtypes = self.vectors.dtypes
+            dtypes = dtypes_of(self.vectors)
             fit = all(r.dtype in dtypes for r in group)
             along = _lane_axis(first, self.vectors) if fit else None
             if along is not None and lanes_fit([r.body for r in group], along, dtypes):

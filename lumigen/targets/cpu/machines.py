@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lumigen.dtype import FLOATS, f64
 from lumigen.machine import (
     Division,
     Grain,
@@ -141,9 +140,7 @@ BASELINE = Processor(
         idle=2,
         worth=8,
     ),
-    vectors=Vectors(
-        window=8, least=4, divided=16, written=4, scanned=32, pieces=64, dtypes=FLOATS | {f64}
-    ),
+    vectors=Vectors(window=8, least=4, divided=16, written=4, scanned=32, pieces=64, doubles=True),
     scans=ScanParts(workers=THREADS, least=1 << 15, whole=256, fewest=4),
     runs=None,
     teams=None,

@@ -13,6 +13,7 @@ from lumigen.emit.lines import Lines, joined, used
 from lumigen.emit.places import WIDE
 from lumigen.emit.statements import Dialect, Statements
 from lumigen.index import product
+from lumigen.lower.widths import dtypes_of
 from lumigen.program import ALIGNMENT, KernelParameter
 from lumigen.region import Buffer
 from lumigen.resources import templates_dir
@@ -36,7 +37,7 @@ DIALECT = Dialect(
     packs=False,
     warp=1,
     together=0,
-    dtypes=PLANNED.vectors.dtypes,
+    dtypes=dtypes_of(PLANNED.vectors),
     fused=True,
 )
 
