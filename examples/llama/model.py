@@ -323,34 +323,39 @@ class Experts(nn.Module):
         self.up_proj = Stack(count, hidden, inner)
         self.down_proj = Stack(count, inner, hidden)
 
-    def forward(self, x, chosen, odds):
-        """x (tokens, hidden), the experts of each token and their odds (tokens, experts of a token)."""
+    def some(self, x, chosen, odds):
+        """x (1, hidden) of one token, the numbers and the odds of its experts (k,): no other weights are read."""
+        gate, up, down = (
+            stack.weight.index_select(0, chosen).transpose(-1, -2)
+            for stack in (self.gate_proj, self.up_proj, self.down_proj)
+        )
+        inner = self.act(x @ gate) * (x @ up) * odds.unsqueeze(-1).unsqueeze(-1)
+        return (inner @ down).sum(0)
+
+    def every(self, x, odds):
+        """x (tokens, hidden), odds (tokens, experts), 0 of those not chosen: each weight is read once for all tokens."""
         gate, up, down = self.gate_proj.weight, self.up_proj.weight, self.down_proj.weight
-        if isinstance(x.shape[0], int):  # one token: weights of its experts alone are read
-            gate, up, down = (w.index_select(0, chosen[0]).transpose(-1, -2) for w in (gate, up, down))
-            inner = self.act(x @ gate) * (x @ up) * odds[0].unsqueeze(-1).unsqueeze(-1)
-            return (inner @ down).sum(0)
-        # all of them, each weight once for all tokens: the odds of those that are not chosen are 0
-        count = gate.shape[0]
-        each = odds.unsqueeze(-1) * (chosen.unsqueeze(-1) == lg.arange(count)).float()
         inner = self.act(functional.linear(x, gate.flatten(0, 1)))
         inner = inner * functional.linear(x, up.flatten(0, 1))
-        inner = inner.unflatten(-1, (count, -1)) * each.sum(1).unsqueeze(-1)
+        inner = inner.unflatten(-1, (gate.shape[0], -1)) * odds.unsqueeze(-1)
         return inner.flatten(1) @ down.transpose(1, 2).flatten(0, 1)
 
 
 class Mixture(nn.Module):
     def __init__(self, config):
-        count = config.get("num_experts") or config["num_local_experts"]
+        self.count = config.get("num_experts") or config["num_local_experts"]
         self.most, self.adds_to_1 = config["num_experts_per_tok"], config.get("norm_topk_prob")
-        self.gate = nn.Linear(config["hidden_size"], count, bias=False)
-        self.experts = Experts(config, count)
+        self.gate = nn.Linear(config["hidden_size"], self.count, bias=False)
+        self.experts = Experts(config, self.count)
 
     def forward(self, x):
-        odds, chosen = self.gate(x).softmax(-1).topk(self.most, -1)
-        if self.adds_to_1:
-            odds = odds / odds.sum(-1, keepdim=True)
-        return self.experts(x, chosen, odds)
+        odds = self.gate(x).softmax(-1)
+        best, chosen = odds.topk(self.most, -1)
+        total = best.sum(-1, keepdim=True) if self.adds_to_1 else 1.0
+        if isinstance(x.shape[0], int):
+            return self.experts.some(x, chosen[0], (best / total)[0])
+        is_chosen = (chosen.unsqueeze(-1) == lg.arange(self.count)).any(1)
+        return self.experts.every(x, lg.where(is_chosen, odds / total, 0.0))
 
 
 def feed_forward(config, layer):
