@@ -95,9 +95,9 @@ def read_config(weights, length):
     for key, value in family.usual.items():
         if key not in config:
             config[key] = value
-    heads = config["num_attention_heads"]
+    hidden, heads = config["hidden_size"], config["num_attention_heads"]
     config["family"] = family
-    config.setdefault("head_dim", config["hidden_size"] // heads)
+    config.setdefault("head_dim", hidden // heads)
     config.setdefault("num_key_value_heads", heads)
     config["length"] = length or min(config["max_position_embeddings"], 4096)
     return config

@@ -195,7 +195,13 @@ KEYS: dict[str, tuple[str, type]] = {
     "moe_intermediate_size": ("expert_feed_forward_length", int),
 }
 NONE_IS_0 = frozenset(
-    {"sliding_window", "attn_logit_softcapping", "final_logit_softcapping", "num_local_experts", "num_experts_per_tok"}
+    {
+        "sliding_window",
+        "attn_logit_softcapping",
+        "final_logit_softcapping",
+        "num_local_experts",
+        "num_experts_per_tok",
+    }
 )
 TOKENS = {
     "bos_token_id": "tokenizer.ggml.bos_token_id",
@@ -240,8 +246,14 @@ def aliases(file: Path, stored: Mapping[str, StoredTensor], metadata: Metadata) 
     return found
 
 
-EXPERT = re.compile(r"(?P<layer>.+\.)(mlp|block_sparse_moe)\.experts\.(?P<at>\d+)\.(?P<part>\w+\.\w+)")
-MIXTRALS = {"w1.weight": "gate_proj.weight", "w3.weight": "up_proj.weight", "w2.weight": "down_proj.weight"}
+EXPERT = re.compile(
+    r"(?P<layer>.+\.)(mlp|block_sparse_moe)\.experts\.(?P<at>\d+)\.(?P<part>\w+\.\w+)"
+)
+MIXTRALS = {
+    "w1.weight": "gate_proj.weight",
+    "w3.weight": "up_proj.weight",
+    "w2.weight": "down_proj.weight",
+}
 ROUTER = "block_sparse_moe.gate.weight"
 
 

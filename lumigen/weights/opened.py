@@ -239,7 +239,10 @@ class Weights:
         shape, dtype = self.shape(parts[0]), self.dtype(parts[0])
         for part in parts:
             if (self.shape(part), self.dtype(part)) != (shape, dtype):
-                found, wanted = shown(str(self.dtype(part)), self.shape(part)), shown(str(dtype), shape)
+                found, wanted = (
+                    shown(str(self.dtype(part)), self.shape(part)),
+                    shown(str(dtype), shape),
+                )
                 raise bad(self.path, f"{part[:80]} is {found}, and {parts[0][:80]} is {wanted}")
         found = np.empty((len(parts), *shape), dtype.numpy)
         for at, part in enumerate(parts):

@@ -64,6 +64,14 @@ def in_pairs(x: np.ndarray, heads: int) -> np.ndarray:
     return x.reshape(heads, 2, -1, x.shape[-1]).swapaxes(1, 2).reshape(x.shape)
 
 
+def arranged(name: str, x: np.ndarray, word: str, config: dict[str, Any]) -> np.ndarray:
+    """A tensor as the architecture of GGUF has it."""
+    if word == "llama" and (m := re.search(r"attn\.([qk])_proj", name)):
+        kind = "attention" if m[1] == "q" else "key_value"
+        return in_pairs(x, config[f"num_{kind}_heads"])
+    return x + 1 if word.startswith("gemma") and name.endswith("norm.weight") else x
+
+
 def add_keys(w: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     """What the converter says of these architectures."""
     heads, hidden = config["num_attention_heads"], config["hidden_size"]
@@ -110,13 +118,9 @@ def converted(folder: Path, arch: gguf.MODEL_ARCH) -> Path:
     for name, array in stacked(load_file(folder / "model.safetensors")).items():
         found = names.get_name(name, try_suffixes=(".weight",))
         assert found is not None
-        if word == "llama" and (m := re.search(r"attn\.([qk])_proj", name)):
-            kind = "attention" if m[1] == "q" else "key_value"
-            array = in_pairs(array, config[f"num_{kind}_heads"])
-        if word.startswith("gemma") and name.endswith("norm.weight"):
-            array = array + 1
+        made = arranged(name, array, word, config)
         is_matrix = array.ndim > 1 and "ffn_gate_inp" not in found
-        data, kind = (in_blocks(array), BLOCKS) if is_matrix else (array, None)
+        data, kind = (in_blocks(made), BLOCKS) if is_matrix else (made, None)
         writer.add_tensor(found, data, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
