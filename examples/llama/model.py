@@ -333,7 +333,7 @@ class Experts(nn.Module):
         return (inner @ down).sum(0)
 
     def every(self, x, odds):
-        """x (tokens, hidden), odds (tokens, experts), 0 of those not chosen: each weight is read once for all tokens."""
+        """x (tokens, hidden), odds (tokens, experts), 0 of those not chosen: all weights are read, each once."""
         gate, up, down = self.gate_proj.weight, self.up_proj.weight, self.down_proj.weight
         inner = self.act(functional.linear(x, gate.flatten(0, 1)))
         inner = inner * functional.linear(x, up.flatten(0, 1))

@@ -326,18 +326,7 @@ def config(
     if not isinstance(arch, str):
         return dict(metadata)
     family = FAMILIES.get(arch)
-    found: dict[str, Any] = {"model_type": arch}
-    if family is not None:
-        found |= {"hidden_act": family.act, **family.said}
-        found["model_type"] = family.model_type or arch
-    for key, (end, kind) in KEYS.items():
-        value = _value(file, f"{arch}.{end}", metadata, kind)
-        if value == 0 and key in NONE_IS_0:
-            found.pop(key, None)
-        elif value is not None:
-            found[key] = value
-    if arch == "llama" and "num_local_experts" in found:
-        found["model_type"] = "mixtral"
+    found = _said(file, arch, family, metadata)
     heads, hidden = found.get("num_attention_heads"), found.get("hidden_size")
     found.setdefault("num_key_value_heads", heads)
     if isinstance(heads, int) and isinstance(hidden, int) and heads > 0:
@@ -363,6 +352,23 @@ def config(
             found["query_pre_attn_scalar"] = scaled
         found |= {key: found[of] for key, of in family.keys if of in found}
     return {**metadata, **{k: v for k, v in found.items() if v is not None or k == "rope_scaling"}}
+
+
+def _said(file: Path, arch: str, family: Family | None, metadata: Metadata) -> dict[str, Any]:
+    """The keys of config.json that the metadata answer, and those that the architecture does."""
+    found: dict[str, Any] = {"model_type": arch}
+    if family is not None:
+        found |= {"hidden_act": family.act, **family.said}
+        found["model_type"] = family.model_type or arch
+    for key, (end, kind) in KEYS.items():
+        value = _value(file, f"{arch}.{end}", metadata, kind)
+        if value == 0 and key in NONE_IS_0:
+            found.pop(key, None)
+        elif value is not None:
+            found[key] = value
+    if arch == "llama" and "num_local_experts" in found:
+        found["model_type"] = "mixtral"
+    return found
 
 
 def _value(file: Path, key: str, metadata: Metadata, kind: type) -> Any:

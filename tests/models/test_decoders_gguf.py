@@ -1,4 +1,4 @@
-"""Relatives of Llama as files of GGUF, in blocks: written as llama.cpp's converter does it, compared with transformers."""
+"""Relatives of Llama as files of GGUF, in blocks, as llama.cpp's converter writes them, against transformers."""
 
 from __future__ import annotations
 
