@@ -39,7 +39,7 @@ LUMIGEN_INLINE Doubles select(Mask m, Doubles a, Doubles b) {
 }
 LUMIGEN_INLINE Doubles widen(Vec a) {
   constexpr __mmask8 kAll = __mmask8(-1);
-  return {_mm512_maskz_cvtps_pd(kAll, _mm512_castps512_ps256(a.v)),
+  return {_mm512_maskz_cvtps_pd(kAll, _mm512_maskz_extractf32x8_ps(kAll, a.v, 0)),
           _mm512_maskz_cvtps_pd(kAll, _mm512_maskz_extractf32x8_ps(kAll, a.v, 1))};
 }
 LUMIGEN_INLINE Vec narrow(Doubles a) {
@@ -253,7 +253,7 @@ LUMIGEN_INLINE double reduce_max(Doubles a) {
 LUMIGEN_INLINE Doubles mod(Doubles a, Doubles b) {
   if (any(ne(b, splat(1.0)))) return by_lanes([](double x, double y) { return double_mod(x, y); }, a, b);
   const Doubles rest = a - floor(a);
-  return select(eq(a, splat(0.0)), a, rest);  // of -0 it is -0
+  return select(eq(rest, splat(0.0)), a * splat(0.0), rest);  // the 0 of a negative number is -0
 }
 
 // 2^f for |f| <= 1/2, within 2^-57.
