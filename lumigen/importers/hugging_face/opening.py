@@ -65,9 +65,10 @@ def opened(found: Chosen) -> Opened:
     if found.example is not None:
         return Opened(found, found.example, found.checkpoint.weights)
     from lumigen.importers.hugging_face.exported import built
+    from lumigen.importers.hugging_face.original import in_few_bits
 
     model = built(found.exported)
-    return Opened(found, model, model.values())
+    return Opened(found, model, in_few_bits(found.checkpoint.weights, model.values()))
 
 
 def chosen(path: str | Path, options: Mapping[str, str], dims: Dims) -> Chosen:
