@@ -86,7 +86,7 @@ def ship(
     }
     if arrays:
         pack_weights(made.model, arrays, "the programs").write(weights_path(directory, name))
-    if target.has_device:
+    if target.kernel_suffix != "cpp":
         group_kernels(directory, target.kernel_suffix)
     build_project(directory)
     return Shipped(programs, made.lowered, load_module(directory), dtype, arrays)

@@ -18,6 +18,7 @@ from lumigen.emit.expression import (
 )
 from lumigen.emit.lines import Lines, joined, used
 from lumigen.emit.places import counted_in
+from lumigen.emit.statements import is_scan
 from lumigen.emit.text import PRODUCT
 from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, ix
@@ -37,6 +38,7 @@ from lumigen.tile import (
     Let,
     Order,
     ScanCarry,
+    ScanLanes,
     Stmt,
     StoreTile,
     Stream,
@@ -127,6 +129,8 @@ class GroupStatements:
                 raise LoweringFailed(step="emit", what=f"no text for {type(s).__name__}")
 
     def _for(self, s: For, r: Renderer) -> Lines:
+        if is_scan(s):
+            return self._scan(s, r)
         axis, start, hi = s.axis.name, r.index(s.lo), r.index(s.hi)
         step = f"{axis} += {s.step}" if s.step != 1 else f"++{axis}"
         if s.dealt or s.lanes:
@@ -141,6 +145,42 @@ class GroupStatements:
         self.dealt -= shared
         head = f"for ({self.place} {axis} = {start}; {axis} < {hi}; {step}) {{"
         return r.lines(head, inner.indented(), "}")
+
+    def _scan(self, s: For, r: Renderer) -> Lines:
+        """Threads of a team come together for each of their elements; behind the last one, it is looked at again."""
+        axis, place, end = s.axis.name, self.place, r.index(s.hi)
+        first = f"{axis}_first"
+        self.dealt += 2
+        inner: list[Lines] = []
+        for x in s.body:
+            if isinstance(x, ScanLanes):
+                inner.append(self._scan_lanes(x, r))
+            elif isinstance(x, StoreTile):
+                inner.append(r.lines(f"if (is_there) {self._store(x, r)}"))
+            else:
+                inner.append(self.statement(x))
+        self.dealt -= 2
+        return r.lines(
+            f"for ({place} {first} = {r.index(s.lo)}; {first} < {end}; {first} += kTeam) {{",
+            f"  const bool is_there = team_rank < {end} - {first};",
+            f"  const {place} {axis} = is_there ? {first} + team_rank : {end} - 1;",
+            joined(inner).indented(),
+            "}",
+        )
+
+    def _scan_lanes(self, s: ScanLanes, r: Renderer) -> Lines:
+        """By a function of two values, which is a type here."""
+        kind, step = computed_in(s.name.dtype), f"Step_{s.name.name}"
+        body = joined([*used(self.parts(s.body)), r.lines(f"return {r.scalar(s.result).code};")])
+        taken = f"{r.use(s.carry.name)}, {r.scalar(s.value).code}, shared, thread_number"
+        return r.lines(
+            f"struct {step} {{",
+            f"  static {kind} of({kind} {s.left.name}, {kind} {s.right.name}) {{",
+            body.indented().indented(),
+            "  }",
+            "};",
+            f"const {kind} {s.name.name} = scan_lanes<kTeam, {step}>({taken});",
+        )
 
     def _reduced(self, s: Finish, r: Renderer) -> str:
         how = "reduce_add" if s.monoid is Monoid.SUM else "reduce_max"

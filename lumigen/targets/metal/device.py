@@ -21,11 +21,10 @@ from lumigen.plan import KernelPlan, NotRealised
 from lumigen.schedule import Schedule
 from lumigen.targets.metal.machines import APPLE7
 from lumigen.targets.metal.product import shared_bytes
-from lumigen.tile import ScanLanes, Stmt, WhenLast, WhenSummed
+from lumigen.tile import Stmt, WhenLast, WhenSummed
 
 MATRIX = 8  # rows and columns of a simdgroup's matrix
 MISSING: dict[type[Stmt], str] = {
-    ScanLanes: "a scan whose elements threads share",
     WhenLast: "a launch whose last threadgroup goes on with what others stored",
     WhenSummed: "a tile that several threadgroups have together",
 }

@@ -150,10 +150,8 @@ APPLE7 = StreamingGpu(
         idle=2,
         worth=8,
     ),
-    vectors=Vectors(
-        window=8, least=4, divided=256, written=0, scanned=NEVER, pieces=0
-    ),  # a thread scans a row by itself
-    scans=ScanParts(workers=CORES, least=NEVER, whole=256, fewest=4),
+    vectors=Vectors(window=8, least=4, divided=256, written=0, scanned=32, pieces=0),
+    scans=ScanParts(workers=CORES, least=1 << 13, whole=256, fewest=4),
     runs=None,
     teams=TEAMS,
     multiprocessors=CORES,
