@@ -23,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
@@ -69,6 +70,12 @@ def random(dtype: DType) -> list[SmallProgram]:
     return held([p.program(f"p{i}") for i, p in enumerate(drawn(RANDOM, seed=0))], dtype)
 
 
+def each_kind(_: DType) -> list[SmallProgram]:
+    """Of all kinds, to be held in any dtype; of two with a name the first."""
+    found = [*ROWS, *module_programs(), *folds(f32), *random(f32)]
+    return list({p.name: p for p in reversed(found)}.values())
+
+
 def held(programs: Iterable[SmallProgram], dtype: DType) -> list[SmallProgram]:
     """Those that have f32 to be held in `dtype`."""
     if dtype is f32:
@@ -86,6 +93,7 @@ KINDS: dict[str, Callable[[DType], list[SmallProgram]]] = {
     "random": random,
 }
 SETS = {f"{kind}_{name}": (kind, dtype) for kind in KINDS for name, dtype in DTYPES.items()}
+SAMPLED = {f"sample_{name}": (each_kind, dtype) for name, dtype in DTYPES.items()}
 
 
 def needs_f64(p: SmallProgram) -> bool:
@@ -96,6 +104,17 @@ def needs_f64(p: SmallProgram) -> bool:
 def programs_of(name: str, every: int = 1) -> list[SmallProgram]:
     kind, dtype = SETS[name]
     return KINDS[kind](dtype)[::every]
+
+
+def sample(seed: str, count: int) -> Part:
+    """Programs of all kinds, held in one of the dtypes, other ones by the seed."""
+    draw = Random(seed)
+    name = draw.choice(sorted(SAMPLED))
+    make, dtype = SAMPLED[name]
+    names = [
+        p.name for p in draw.sample(make(dtype), 3 * count) if not needs_f64(p) and held([p], dtype)
+    ]
+    return Part(name, tuple(names[:count]))
 
 
 @dataclass(frozen=True)
@@ -114,9 +133,14 @@ def parts(of: str, every: int = 1, wanted: Callable[[str], bool] = lambda _: Tru
 
 def run_here(part: Part, folder: Path) -> dict[str, str]:
     """What is wrong with which programs."""
-    programs = [p for p in programs_of(part.of) if p.name in part.names]
+    if part.of in SAMPLED:
+        make, dtype = SAMPLED[part.of]
+        all_of_them = make(dtype)
+    else:
+        all_of_them, (_, dtype) = programs_of(part.of), SETS[part.of]
+    programs = [p for p in all_of_them if p.name in part.names]
     name = f"{part.of}_{part.names[0]}"[:40]
-    shipped = ship(name, programs, parse_target("metal"), SETS[part.of][1], folder / name)
+    shipped = ship(name, programs, parse_target("metal"), dtype, folder / name)
     return shipped.wrong()
 
 

@@ -27,9 +27,16 @@ from lumigen.tokenizer import encode
 DEVIATION = 0.03
 GPT2 = {"n_embd": 768, "n_head": 12, "n_layer": 12, "vocab_size": 50257, "n_positions": 1024}
 WHISPER = {
-    **{"d_model": 384, "encoder_layers": 4, "decoder_layers": 4, "vocab_size": 51865},
-    **{"encoder_attention_heads": 6, "decoder_attention_heads": 6, "max_target_positions": 448},
-    **{"encoder_ffn_dim": 1536, "decoder_ffn_dim": 1536, "max_source_positions": 100},
+    "d_model": 384,
+    "encoder_layers": 4,
+    "decoder_layers": 4,
+    "vocab_size": 51865,
+    "encoder_attention_heads": 6,
+    "decoder_attention_heads": 6,
+    "max_target_positions": 448,
+    "encoder_ffn_dim": 1536,
+    "decoder_ffn_dim": 1536,
+    "max_source_positions": 100,
 }
 YOLO = {0: 16, 1: 32, 2: 32, 3: 64, 4: 64, 5: 128, 6: 128, 7: 256, 8: 256, 9: 256, 12: 128, 15: 64}
 YOLO |= {16: 64, 18: 128, 19: 128, 21: 256}
@@ -69,7 +76,7 @@ def same_text(found: Any, on_cpu: Any, prompt: Sequence[int], tokens: int) -> in
 
 
 def near(found: Mapping[str, Any], on_cpu: Mapping[str, Any]) -> float:
-    apart = max(distance(found[name], on_cpu[name]) for name in on_cpu)
+    apart = max(map(distance, found.values(), on_cpu.values()))
     if apart > CLOSE:
         raise AssertionError(f"{apart:.1e} apart")
     return apart
