@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 from commit import commit
-from metal import address_spaces, read_with_metal_cpp, said
+from metal import address_spaces, read_with_metal_cpp, said, said_of_shaders
 from metal_programs import programs
 from sweeps import metal_emulated
 
@@ -122,6 +122,8 @@ def test_the_emulated_project_passes_its_tests(project: Path) -> None:
 
     run("cmake", "--preset", "metal-emulated", "-G", "Ninja", "-DPROGRAMS_FROM_SOURCE=ON")
     run("cmake", "--build", "--preset", "metal-emulated")
+    one_source = project / "build" / "metal-emulated" / "programs.metal"
+    assert not said_of_shaders(one_source, "programs_impl")  # a second compiler
     text = run("ctest", "--preset", "metal-emulated", "-V")
     assert "100% tests passed" in text
     assert "Skipped" not in text
