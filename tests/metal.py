@@ -49,9 +49,8 @@ def said_of_shaders(kernels: Path, namespace: str) -> str | None:
     if clang is None:
         return None
     warned = ["-std=c++17", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", f"-I{EMULATOR}"]
-    of_metal = ["-Wno-unknown-attributes", "-Wno-unused-parameter", "-Wno-unused-function"]
     defined = ["-DLUMIGEN_EMULATED", "-DLUMIGEN_HOST", f"-DLUMIGEN_NS={namespace}"]
-    flags = [*warned, *of_metal, *defined, "-D__METAL_VERSION__=310", "-x", "c++"]
+    flags = [*warned, "-Wno-unknown-attributes", *defined, "-D__METAL_VERSION__=310", "-x", "c++"]
     return said(clang, *flags, str(kernels)).stderr
 
 

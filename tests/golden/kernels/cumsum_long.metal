@@ -8,10 +8,10 @@ namespace LUMIGEN_NS {
 inline void run_k00_scan_simt(constant k00_scan_simt_args& args, threadgroup char* shared, uint group_number,
     int thread_number) {
   constexpr int kTeam = 256, kTeams = 1;  // threads that share a row, and how many rows at a time
-  const int team_rank = thread_number % kTeam, team_number = thread_number / kTeam;
+  const int team_rank = thread_number % kTeam;
+  const int team_number = thread_number / kTeam;
   device const float* const x = args.x;
   device float* const out = args.out;
-  const int rows = static_cast<int>(args.rows);
   const int task = static_cast<int>(group_number);
   for (int i0 = task + team_number; i0 < task + 1; i0 += kTeams) {
     Total<float> carry0 = 0.0f;

@@ -5,10 +5,11 @@
 
 namespace LUMIGEN_NS {
 
-inline void run_k01_sum_simt(constant k01_sum_simt_args& args, threadgroup char* shared, uint group_number,
+inline void run_k01_sum_simt(constant k01_sum_simt_args& args, threadgroup char*, uint group_number,
     int thread_number) {
   constexpr int kTeam = 32, kTeams = 1;  // threads that share a row, and how many rows at a time
-  const int team_rank = thread_number % kTeam, team_number = thread_number / kTeam;
+  const int team_rank = thread_number % kTeam;
+  const int team_number = thread_number / kTeam;
   device const float* const parts0 = args.parts0;
   device uint16_t* const out = args.out;
   const int few = static_cast<int>(args.few);
