@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from lumigen.condition import Cmp
 from lumigen.dtype import DType, computed
-from lumigen.index import Axis, Ix, Lookup, ix
+from lumigen.index import Axis, Ix, Lookup, extent_of, ix
 from lumigen.lower.runs import vary, visited
 from lumigen.lower.scope import address, kernel_reductions, lanes_fit
 from lumigen.lower.together import rows_together
@@ -189,8 +189,9 @@ def lane_axis(store: Store, vectors: Vectors) -> Axis | None:
     """The axis whose neighbouring points a vector computes: the last one, where that pays.
 
     It does not if the axis has one point, or if the reductions that vary with it read memory along their own axes,
-    and these are longer than a window: then each of them runs over lanes of its own. Nor if one of them has a loop
-    whose bounds are read for each of its points: lanes have one loop.
+    and these are longer than a window: then each of them runs over lanes of its own, unless what is made of them is a
+    map of so many more points that vectors belong there. Nor if one of them has a loop whose bounds are read for each
+    of its points: lanes have one loop.
     """
     if not store.axes or store.axes[-1].extent == 1:
         return None
@@ -202,7 +203,9 @@ def lane_axis(store: Store, vectors: Vectors) -> Axis | None:
         return last
     long = [tuple(a for a in r.axes if a.extent.estimate() >= vectors.window) for r in varying]
     along = all(consecutive(r, axes) for r, axes in zip(varying, long, strict=True))
-    return None if along else last
+    terms = sum(extent_of((*r.axes, *free_axes(r))).estimate() for r in varying)
+    is_map = extent_of(store.axes).estimate() >= vectors.mapped * terms
+    return None if along and not is_map else last
 
 
 def consecutive(r: Reduce, axes: tuple[Axis, ...]) -> bool:
