@@ -79,6 +79,18 @@ class Grain:
 
 
 @dataclass(frozen=True)
+class Streams:
+    """Columns whose elements lie at least a `page` apart, of more than `far` bytes: so many `terms` in a part.
+
+    Memory is then read along as many rows at a time as a processor follows.
+    """
+
+    page: int  # bytes
+    far: int  # bytes
+    terms: int
+
+
+@dataclass(frozen=True)
 class Division:
     """When long reductions run in parts.
 
@@ -93,6 +105,7 @@ class Division:
     repeated: int  # times as much as it reduces does a task after a fold that other tasks repeat
     idle: int  # times as many lanes as are at work: then most of the machine is idle
     worth: int  # the least parts that a reduction has terms for, if it is to be split
+    streams: Streams | None = None
 
 
 @dataclass(frozen=True)

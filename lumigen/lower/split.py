@@ -19,16 +19,17 @@ from lumigen.dtype import f32
 from lumigen.index import Axis, Ix, ceildiv, extent_of, is_nonnegative, ix, minimum, product
 from lumigen.lower.across import across_of
 from lumigen.lower.runs import terms_of, visited
-from lumigen.lower.scope import kernel_reductions
+from lumigen.lower.scope import address, kernel_reductions
 from lumigen.lower.spread import Spread, about, about_own_mean, find_spread
 from lumigen.lower.sweeps import axes_after, lane_axis
 from lumigen.lower.widths import width_of
-from lumigen.machine import Division, Grain, Machine
+from lumigen.machine import Division, Grain, Machine, Streams
 from lumigen.names import fresh
 from lumigen.region import (
     Buffer,
     Expr,
     Monoid,
+    Read,
     Reduce,
     Region,
     Role,
@@ -161,7 +162,12 @@ class _Pieces:
 
     def count(self, r: Reduce) -> int:
         whole = self.now(r)
-        return _parts(whole, self.grain(whole), self.division) if isinstance(whole, Reduce) else 1
+        if not isinstance(whole, Reduce):
+            return 1
+        count, division = _parts(whole, self.grain(whole), self.division), self.division
+        if division.streams is not None and _is_far(whole, self.lane, division.streams):
+            return max(count, terms_of(whole) // division.streams.terms)
+        return count
 
     def grain(self, e: Expr) -> Grain:
         """Of what varies with the lanes of the last store, and of what does not: of short runs by a warp."""
@@ -281,6 +287,26 @@ def _parts(r: Reduce, grain: Grain, division: Division, least: int | None = None
     return min(wanted, terms // grain.terms, longest)
 
 
+def _is_far(r: Reduce, lane: Axis | None, streams: Streams) -> bool:
+    """Whether lanes read a matrix down columns whose neighbours lie pages apart, and no cache near a core holds it."""
+    own, long = free_axes(r), max(r.axes, key=lambda a: a.extent.estimate())
+    if lane is None or lane not in own or terms_of(r) < 2 * streams.terms:
+        return False
+    for e in walk([r.body]):
+        if not isinstance(e, Read) or not {*own, long} <= free_axes(e):
+            continue
+        at, size = address(e.source, e.at), e.source.dtype.itemsize
+        step = at.coefficient(long)
+        apart = (
+            at.coefficient(lane) == 1
+            and step is not None
+            and step.estimate() * size >= streams.page
+        )
+        if apart and terms_of(r) * extent_of(own).estimate() * size >= streams.far:
+            return True
+    return False
+
+
 def parts_of(r: Reduce, machine: Machine) -> int:
     """Into how many parts a reduction of rows is to be split; 1 where its rows keep the machine busy."""
     return _parts(r, machine.division.row, machine.division)
@@ -317,6 +343,8 @@ def _along(r: Reduce, pieces: _Pieces, count: int) -> tuple[Axis, int]:
     long = max(r.axes, key=lambda a: a.extent.estimate())
     beside = extent_of(a for a in r.axes if a is not long).estimate()
     chunk = min(-(-long.extent.estimate() // count), -(-most // max(1, beside)))
+    if pieces.division.streams is not None and _is_far(r, pieces.lane, pieces.division.streams):
+        chunk = min(chunk, pieces.division.streams.terms)
     unit = line if chunk > 4 * line else 4
     return long, -(-chunk // unit) * unit
 

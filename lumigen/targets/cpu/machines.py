@@ -16,6 +16,7 @@ from lumigen.machine import (
     ScanParts,
     Steps,
     Storing,
+    Streams,
     ThreadTiles,
     Vectors,
 )
@@ -139,6 +140,7 @@ BASELINE = Processor(
         repeated=8,
         idle=2,
         worth=8,
+        streams=Streams(page=2048, far=4 << 20, terms=32),
     ),
     vectors=Vectors(window=8, least=4, divided=16, written=4, scanned=32, pieces=64, doubles=True),
     scans=ScanParts(workers=THREADS, least=1 << 15, whole=256, fewest=4),
