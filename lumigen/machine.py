@@ -55,6 +55,7 @@ class Storing:
     expansion: int  # an expanding factor is at least so many times larger than what it is made of or made into
     few_reads: int  # of a value that costs hardly more than what it is made of
     few_steps: int  # the same
+    integers: bool  # whether products of weights of 8 bits have kernels that add up integers
     unpacked: int  # steps in which a product makes floats of weights of fewer bytes, at most; 0: it never does
     after: int  # terms of a sum that each element of a product computes for itself; 0: a row does, any number
     row: int  # the longest row of accumulators, and of an inner operand, that stays on the chip
@@ -238,6 +239,7 @@ class Processor(Machine):
     """A processor, by its instruction set."""
 
     pairs: bool  # whether an instruction multiplies pairs of bf16
+    quads: bool  # whether an instruction multiplies four of them and adds up the products
     threads: int  # of a large machine, all of which should have something to do
     tiles: ThreadTiles
 

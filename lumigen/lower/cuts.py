@@ -14,6 +14,7 @@ from itertools import chain, combinations
 from lumigen.dtype import computed
 from lumigen.graph import Node
 from lumigen.index import Axis
+from lumigen.lower.contract import find_products
 from lumigen.lower.contractions import (
     contractions_beside,
     has_nested_contraction,
@@ -262,16 +263,25 @@ def whole_numbers_beside_contractions(g: CutGraph, skeletons: Skeletons) -> list
     """Reductions of integers or truth values in a region that holds a contraction.
 
     What is behind a tile of products is computed in vectors, which add up floats alone. Not where a skeleton folds
-    the whole, which carries those integers that floats hold exactly.
+    the whole, which carries those integers that floats hold exactly, nor where products of integers have tiles.
     """
     out: dict[Node, None] = {}
     for root in g.roots():
         inner = [n for n in g.inside(root) if n.op in MONOIDS]
         whole = [n for n in inner if not n.dtype.is_float and n is not root]
+        whole = [n for n in whole if not _has_kernel(g, skeletons, n)]
         contracts = any(n.op is Op.SUM_REDUCE and is_product(g, skeletons, n) for n in inner)
         if whole and contracts and not skeletons.runs_whole(g.region(root)):
             out.update(dict.fromkeys(whole))
     return list(out)
+
+
+def _has_kernel(g: CutGraph, skeletons: Skeletons, n: Node) -> bool:
+    """Whether it is a product of integers with a tile."""
+    if not skeletons.storing.integers or not is_product(g, skeletons, n):
+        return False
+    (store,) = g.region(n).stores
+    return find_products(store, one_row=skeletons.one_row, integers=True) is not None
 
 
 def reductions_of_versions(g: CutGraph, skeletons: Skeletons) -> list[Node]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from lumigen.condition import Cmp
-from lumigen.dtype import computed, f32, i64
+from lumigen.dtype import DType, computed, f32, i64
 from lumigen.errors import VerifyFailed
 from lumigen.index import is_nonnegative, ix
 from lumigen.region import (
@@ -346,9 +346,9 @@ def _broken_matrix(s: Stmt, facts: Facts, scope: FactScope) -> Iterator[str]:
             at = broken_index(s.at, facts, scope, alike=False)  # of the first lane
             yield from (*broken_use(s.source, facts), *at)
         case Pack():
-            yield from broken_tile(s.dst, facts)
+            yield from broken_tile(s.dst, facts, _packed_as(s.element))
             yield from broken_indices((s.at, s.row_lo, s.row_hi, s.k_lo, s.k_hi), facts, scope)
-            yield from broken_operand(s.operand, facts, scope, (s.row, s.k))
+            yield from broken_operand(s.operand, facts, scope, (s.row, s.k), (_packed_as(s.element),))
             yield from broken_size(s.dst, s.at + (s.row_hi - s.row_lo) * (s.k_hi - s.k_lo), scope)
         case PackColumns():
             yield from broken_tile(s.dst, facts)
@@ -553,3 +553,8 @@ def _broken_native(
     if any(never(Cmp(s.place.extent - n), scope.given) for n in counts):
         yield f"{counts} of {s.place.extent} places"
     yield from broken_value(s.value, facts, inside, None)
+
+
+def _packed_as(element: DType) -> DType:
+    """Of what a tile of rows is that are multiplied as `element`."""
+    return element if element.is_int else f32

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from lumigen.dtype import boolean, computed, f32
+from lumigen.dtype import DType, boolean, computed, f32
 from lumigen.index import Axis
 from lumigen.region import (
     Carried,
@@ -67,15 +67,18 @@ def is_of_names(e: Expr, lanes: Axis | None) -> bool:
     return lanes is not None and not any(lanes in free_axes(x) for x in leaves)
 
 
+Dtypes = tuple[DType, ...]
+
+
 def broken_operand(
-    o: Operand, facts: Facts, scope: FactScope, over: tuple[Axis, ...]
+    o: Operand, facts: Facts, scope: FactScope, over: tuple[Axis, ...], dtypes: Dtypes = (f32,)
 ) -> Iterator[str]:
-    """A matrix operand over the axes of `over`: strided elements of a buffer, or a value for each."""
+    """A matrix operand over the axes of `over`: strided elements of a buffer, or a value for each; of these dtypes."""
     if o.stride is not None and o.k_stride is not None and o.source is not None:
         yield from broken_indices((o.base, o.stride, o.k_stride), facts, scope)
         yield from broken_use(o.source, facts)
         yield from broken_read(o.source, facts)
-        if computed(o.source.dtype) is not f32:
+        if computed(o.source.dtype) not in dtypes:
             yield f"an operand of {o.source.dtype}"
     elif o.value is None or not over:
         yield "an operand with neither strides nor a value"

@@ -132,6 +132,7 @@ APPLE7 = StreamingGpu(
         expansion=2,
         few_reads=4,
         few_steps=12,
+        integers=False,
         unpacked=0,
         after=8,
         row=256,
