@@ -18,7 +18,6 @@ from lumigen.index import (
     Axis,
     Dim,
     Ix,
-    Lookup,
     ceildiv,
     extent_of,
     ix,
@@ -44,7 +43,6 @@ from lumigen.program import PANEL as WIDTH
 from lumigen.region import (
     Buffer,
     Expr,
-    Index,
     Read,
     Reduce,
     Region,
@@ -247,12 +245,8 @@ def element_read(e: Expr) -> tuple[Buffer, Ix] | None:
     """(buffer, place in it) of an element that is read as it is: a float, or an integer as an index reads it."""
     if isinstance(e, Read):
         return e.source, address(e.source, e.at)
-    source = integer_read(e)
-    if source is None or not isinstance(e, Index):
-        return None
-    (atom,) = e.value.atoms()
-    assert isinstance(atom, Lookup)
-    return source, address(source, atom.at)
+    found = integer_read(e)
+    return None if found is None else (found[0], address(*found))
 
 
 def is_of_integers(r: Reduce) -> bool:

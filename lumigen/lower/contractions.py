@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from lumigen.dtype import DType, bf16, f32
-from lumigen.index import Axis, Ix, Lookup, extent_of, of_atom, product
+from lumigen.index import Axis, Ix, Lookup, extent_of, product
 from lumigen.machine import Storing
 from lumigen.ops import TRANSCENDENTALS, Op
 from lumigen.region import (
@@ -166,16 +166,19 @@ def is_product_of_one_row(
         return False
     a, b = (free_axes(f) & set(free) for f in factors)
     matrix = factors[0] if b < a else factors[1]
-    source = matrix.source if isinstance(matrix, Read) else integer_read(matrix)
+    found = integer_read(matrix)
+    source = found[0] if found else matrix.source if isinstance(matrix, Read) else None
     return source is not None and source.role is Role.WEIGHT and (b < a or a < b)
 
 
-def integer_read(e: Expr) -> Buffer | None:
-    """The buffer whose integer a value is, read as an index reads it; None of any other value."""
-    found = [a for a in e.value.atoms() if isinstance(a, Lookup)] if isinstance(e, Index) else []
-    is_alone = len(found) == 1 and isinstance(e, Index) and e.value == of_atom(found[0])
-    source = found[0].source if is_alone else None
-    return source if isinstance(source, Buffer) else None
+def integer_read(e: Expr) -> tuple[Buffer, tuple[Ix, ...]] | None:
+    """The integer of memory that a value is, read as an index reads it: where it lies. None of any other value."""
+    terms = e.value.terms if isinstance(e, Index) and e.value.const == 0 else ()
+    match terms:
+        case (((Lookup(source=Buffer() as source, at=at),), 1),):
+            return source, at
+        case _:
+            return None
 
 
 def multiplies_weights(value: Expr) -> bool:
