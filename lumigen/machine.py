@@ -105,6 +105,7 @@ class Vectors:
     divided: int  # points of a factor of a reduced axis: fewer leave lanes of a loop over it idle
     written: int  # points of a short factor that conditions ask for: up to so many are written out
     scanned: int  # of a row that is scanned one element after the other; longer ones by vectors
+    integers: bool  # whether they store floats as integers, and make floats of sums of integers
     pieces: int  # points of an axis that a kernel may have a store for each of; 0: none
 
 

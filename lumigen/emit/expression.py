@@ -48,7 +48,7 @@ from lumigen.index import (
 )
 from lumigen.intrinsics import INTRINSICS
 from lumigen.lower.phases import in_phases
-from lumigen.lower.scope import address, integers_read, is_per_lane
+from lumigen.lower.scope import address, adds_integers, integers_read, is_per_lane
 from lumigen.ops import Op
 from lumigen.region import (
     Buffer,
@@ -99,6 +99,7 @@ class Renderer:
     wraps: bool = True  # signed integers do, which C++ leaves undefined and a switch defines
     place: str = WIDE  # the type in which places are computed
     widens: bool = False  # dims and axes, which are of a narrower type
+    integers: bool = False  # there are vectors of integers
     early: bool = False  # what conditions that are data choose is read before they are known
     uses: Uses = field(default_factory=Uses)  # what is spelled in a statement adds to them
 
@@ -335,6 +336,8 @@ class Renderer:
         guarded = self._guarded(e)
         if guarded is not None:
             return guarded
+        if (whole := self._whole_lanes(e)) is not None:
+            return Text(f"to_float({whole.code})")
         if is_per_lane(e, self.lanes):
             return Text(f"build_lanes({self._lane_by_lane(e)})")
         if isinstance(e, Read):
@@ -348,6 +351,49 @@ class Renderer:
         if isinstance(e, Intrinsic):
             return self._intrinsic(e)
         raise LoweringFailed(step="emit", what=f"no vector form of {type(e).__name__}")
+
+    def _whole_lanes(self, e: Expr) -> Text | None:
+        """The integers of which a cast makes floats, where vectors add them up; those of a load it widens itself."""
+        is_cast = isinstance(e, Prim) and e.op is Op.CONTIGUOUS and e.dtype is f32
+        if not self.integers or not is_cast or integers_read(e) is not None:
+            return None
+        (whole,) = e.args
+        assert self.lanes is not None
+        return self.whole(whole) if adds_integers(whole, self.lanes) else None
+
+    def whole(self, e: Expr) -> Text:
+        """Integers of 32 bits over lanes, as an IVec."""
+        if self.lanes is None or self.lanes not in free_axes(e):
+            return Text(f"splat_int(static_cast<int32_t>({self.scalar(e).code}))")
+        if isinstance(e, Read):
+            return self._load_whole(e.source, e.at)
+        if isinstance(e, Index):
+            terms = [self._whole_term(atoms, factor) for atoms, factor in e.value.terms]
+            terms += [f"splat_int({e.value.const})"] if e.value.const else []
+            return Text(" + ".join(terms), SUM if len(terms) > 1 else PRODUCT)
+        assert isinstance(e, Prim)
+        a, b = map(self.whole, e.args)
+        if e.op is Op.ADD:
+            return Text(f"{a.code} + {b.code}", SUM)
+        return Text(f"{a.within(PRODUCT)} * {b.within(TIGHT)}", PRODUCT)
+
+    def _whole_term(self, atoms: tuple[Atom, ...], factor: int) -> str:
+        """A product of an integer of memory with what is the same in all lanes."""
+        varying = [a for a in atoms if self.lanes in of_atom(a).axes]
+        same = ix(factor)
+        for a in atoms:
+            same = same if a in varying else same * of_atom(a)
+        shared = f"splat_int(static_cast<int32_t>({self.index(same)}))"
+        if not varying:
+            return shared
+        (one,) = varying
+        assert isinstance(one, Lookup)
+        assert isinstance(one.source, Buffer)
+        loaded = self._load_whole(one.source, one.at).code
+        return loaded if same == 1 else f"{loaded} * {shared}"
+
+    def _load_whole(self, source: Buffer, at: tuple[Ix, ...]) -> Text:
+        return Text(f"load_int({self.pointer(source, address(source, at))}, {self.use('lanes')})")
 
     def _is_shared(self, e: Choose) -> bool:
         """Whether all lanes choose the same side."""

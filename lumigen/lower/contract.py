@@ -30,6 +30,8 @@ from lumigen.lower.contractions import integer_read, product_factors
 from lumigen.lower.scope import (
     Scope,
     address,
+    adds_integers,
+    floats_of,
     kernel_reductions,
     lanes_fit,
 )
@@ -220,7 +222,11 @@ def _rest_fits(store: Store, found: tuple[Contraction, ...]) -> bool:
     """Whether vectors along a row of the products can compute the epilogue."""
     n, n_map = flatten(found[0].n_axes, "n")
     rest = map_expr(store.value, {c.reduce: const(0, c.reduce.dtype) for c in found})
-    return lanes_fit([substitute(rest, n_map)], n)
+    rest = substitute(rest, n_map)
+    if rest.dtype is i32 and store.dst.dtype is i32 and adds_integers(rest, n):
+        return True
+    floats = floats_of(rest, store.dst.dtype, integers=True)
+    return floats is not None and lanes_fit([floats], n)
 
 
 def _column_axes(store: Store, candidates: frozenset[Axis], last: Axis) -> tuple[Axis, ...]:

@@ -27,11 +27,11 @@ from lumigen.lower.ahead import asked_of, asking
 from lumigen.lower.built import Built, check
 from lumigen.lower.hold import hold_rows
 from lumigen.lower.runs import terms_of, visited
-from lumigen.lower.scope import Names, Scope, kernel_reductions, lanes_fit, moved
+from lumigen.lower.scope import Names, Scope, floats_of, kernel_reductions, lanes_fit, moved
 from lumigen.lower.stretches import Stretch, stretches
 from lumigen.lower.turns import fold_in_turns, has_corrections
 from lumigen.lower.widths import moved_of
-from lumigen.machine import Gpu, Machine, Teams
+from lumigen.machine import Gpu, Machine, Teams, Vectors
 from lumigen.plan import Carry, KernelPlan, Loop, NotRealised, Step
 from lumigen.region import (
     Expr,
@@ -324,7 +324,7 @@ def _program(plan: KernelPlan, sizes: Schedule, machine: Machine) -> TileProgram
     row, lane, threads = loops.row, loops.lane, sizes.get("threads", 1)
     check_threads(threads, teams)
     check_width(sizes, teams)
-    check_lanes(loops, threads)
+    check_lanes(loops, threads, machine.vectors)
     team = 1 if teams is None else _team(loops, plan.region, sizes, teams)
     grain = _grain_of_teams(loops, team, sizes, machine) if threads > 1 else _grain(loops, sizes)
     per_row, chunk, deep = grain
@@ -385,19 +385,16 @@ def check_width(sizes: Schedule, teams: Teams | None) -> None:
         )
 
 
-def check_lanes(loops: Loops, threads: int) -> None:
+def check_lanes(loops: Loops, threads: int, vectors: Vectors) -> None:
     kinds = [loops.kind] if loops.lane is not None else []
     if threads == 1 and "threads" in kinds:
         raise NotRealised("a loop over threads in a task of one thread")
     if threads > 1 and "seq" in kinds:
         raise NotRealised("a loop over the last axis that no threads share")
     if loops.kind == "lanes":
-        floats = all(s.value.dtype is f32 and computed(s.dst.dtype) is f32 for s in loops.stores)
-        if (
-            loops.lane is None
-            or not floats
-            or not lanes_fit([s.value for s in loops.stores], loops.lane)
-        ):
+        floats = [floats_of(s.value, s.dst.dtype, integers=vectors.integers) for s in loops.stores]
+        found = [x for x in floats if x is not None]
+        if loops.lane is None or len(found) < len(floats) or not lanes_fit(found, loops.lane):
             raise NotRealised("vectors do not compute what is in a loop over lanes")
 
 

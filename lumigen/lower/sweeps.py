@@ -15,7 +15,7 @@ from lumigen.condition import Cmp
 from lumigen.dtype import computed, f32
 from lumigen.index import Axis, Ix, Lookup, ix
 from lumigen.lower.runs import vary, visited
-from lumigen.lower.scope import address, kernel_reductions, lanes_fit
+from lumigen.lower.scope import address, floats_of, kernel_reductions, lanes_fit
 from lumigen.lower.together import rows_together
 from lumigen.lower.window import windowed
 from lumigen.machine import Machine, Teams, Vectors
@@ -42,7 +42,7 @@ def plan_sweeps(region: Region, machine: Machine) -> KernelPlan:
     merged, vectors = rows_together(merge_axes(region.stores), machine.teams), machine.vectors
     stores, where = _changed(merged, vectors)
     store, lane = stores[-1], lane_axis(stores[-1], vectors)
-    kind = lane_kind(stores, lane, team=machine.teams is not None)
+    kind = lane_kind(stores, lane, vectors, team=machine.teams is not None)
     at = Around(vectors, machine.teams)
     reductions = [
         r
@@ -79,10 +79,13 @@ def _changed(
     return (changed,), asked
 
 
-def lane_kind(stores: tuple[Store, ...], lane: Axis | None, *, team: bool) -> str:
+def lane_kind(
+    stores: tuple[Store, ...], lane: Axis | None, vectors: Vectors, *, team: bool
+) -> str:
     """How a loop over the last axis runs: over lanes if vectors compute all that is in it."""
-    floats = all(s.value.dtype is f32 and computed(s.dst.dtype) is f32 for s in stores)
-    if lane is not None and floats and lanes_fit([s.value for s in stores], lane):
+    floats = [floats_of(s.value, s.dst.dtype, integers=vectors.integers) for s in stores]
+    found = [x for x in floats if x is not None]
+    if lane is not None and len(found) == len(stores) and lanes_fit(found, lane):
         return "lanes"
     return "threads" if team else "seq"
 

@@ -10,10 +10,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from lumigen.condition import Cmp
-from lumigen.dtype import DType, computed, f32, i64
+from lumigen.dtype import DType, boolean, computed, f32, i8, i32, i64, u8
 from lumigen.errors import VerifyFailed
 from lumigen.index import is_nonnegative, ix
+from lumigen.ops import Op
 from lumigen.region import (
+    Prim,
     Buffer,
     Local,
     Role,
@@ -513,7 +515,8 @@ def _broken_accumulate(s: Accumulate, facts: Facts, scope: FactScope) -> Iterato
 
 def _broken_store(s: StoreTile, facts: Facts, scope: FactScope) -> Iterator[str]:
     yield from broken_use(s.dst, facts)
-    yield from broken_value(s.value, facts, scope, s.lanes)
+    stored = (i8, u8, i32) if s.lanes is not None and s.dst.dtype.is_int else (f32, boolean)
+    yield from broken_value(s.value, facts, scope, s.lanes, stored)
     if len(s.at) != len(s.dst.dims):
         yield f"{len(s.at)} indices for {len(s.dst.dims)} dims"
         return
@@ -527,7 +530,7 @@ def _broken_store(s: StoreTile, facts: Facts, scope: FactScope) -> Iterator[str]
         flat = flat * extent + i
     if s.lanes is not None and flat.coefficient(s.lanes) is None:
         yield f"{flat} is not affine in the lanes"
-    if s.lanes is not None and computed(s.dst.dtype) is not f32:
+    if s.lanes is not None and not _in_vectors(s):
         yield f"lanes of {s.dst.dtype}"
     if s.value.dtype is not s.dst.dtype and not (s.value.dtype.is_float and s.dst.dtype.is_float):
         yield f"a value of {s.value.dtype} in a buffer of {s.dst.dtype}"
@@ -558,3 +561,11 @@ def _broken_native(
 def _packed_as(element: DType) -> DType:
     """Of what a tile of rows is that are multiplied as `element`."""
     return element if element.is_int else f32
+
+
+def _in_vectors(s: StoreTile) -> bool:
+    """Whether vectors store it: floats, or what they make integers of, or i32 that they add up."""
+    if s.value.dtype is f32 or s.dst.dtype is i32:
+        return s.dst.dtype is i32 or computed(s.dst.dtype) is f32
+    is_cast = isinstance(s.value, Prim) and s.value.op is Op.CONTIGUOUS
+    return is_cast and s.dst.dtype.bits == 8 and s.value.args[0].dtype is f32

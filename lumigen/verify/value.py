@@ -34,14 +34,23 @@ from lumigen.verify.facts import (
 from lumigen.verify.region import inside, reached
 
 
-def broken_value(e: Expr, facts: Facts, scope: FactScope, lanes: Axis | None) -> Iterator[str]:
-    """A value over the lanes of `lanes`, or the same one in all lanes."""
+Dtypes = tuple[DType, ...]
+
+
+def broken_value(
+    e: Expr,
+    facts: Facts,
+    scope: FactScope,
+    lanes: Axis | None,
+    dtypes: Dtypes = (f32, boolean),
+) -> Iterator[str]:
+    """A value over the lanes of `lanes`, of these dtypes, or the same one in all lanes."""
     for x in walk([e]):
         if isinstance(x, Reduce | Scan | Carried):
             yield f"{type(x).__name__} is no value of one point"
     if lanes is not None and lanes != scope.lanes:
         yield f"over lanes {lanes}, where they are {scope.lanes}"
-    if lanes is not None and computed(e.dtype) not in (f32, boolean):
+    if lanes is not None and computed(e.dtype) not in dtypes:
         yield f"lanes of {e.dtype}"
     for x in walk([e]):
         for i in indices_of(x):
@@ -65,9 +74,6 @@ def is_of_names(e: Expr, lanes: Axis | None) -> bool:
     """Whether nothing but names varies with the lanes."""
     leaves = (x for x in walk([e]) if isinstance(x, Read | Index | Holds | Random))
     return lanes is not None and not any(lanes in free_axes(x) for x in leaves)
-
-
-Dtypes = tuple[DType, ...]
 
 
 def broken_operand(

@@ -29,7 +29,7 @@ HEADERS = {
 }
 # a place of 64 bits costs a processor no more than one of 32
 DIALECT = Dialect(
-    tiles=tile_lines, wraps=True, counts=False, packs=False, warp=1, together=0, fused=True
+    tiles=tile_lines, wraps=True, counts=False, packs=False, warp=1, together=0, fused=True, integers=True
 )
 
 

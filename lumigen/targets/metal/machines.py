@@ -152,7 +152,7 @@ APPLE7 = StreamingGpu(
         worth=8,
     ),
     vectors=Vectors(
-        window=8, least=4, divided=256, written=0, scanned=NEVER, pieces=0
+        window=8, least=4, divided=256, written=0, scanned=NEVER, integers=False, pieces=0
     ),  # a thread scans a row by itself
     scans=ScanParts(workers=CORES, least=NEVER, whole=256, fewest=4),
     runs=None,
