@@ -12,7 +12,7 @@ from dataclasses import replace
 from math import prod
 from pathlib import Path, PurePosixPath
 
-from lumigen.dtype import bf16, i32
+from lumigen.dtype import i32
 from lumigen.emit import manifest
 from lumigen.emit.contexts import (
     FieldContext,

@@ -430,10 +430,8 @@ class Statements:
     def _store_whole(self, s: StoreTile, where: str, factor: Ix, r: Renderer) -> str:
         """Floats as integers, or integers that vectors have added up."""
         floats, lanes = floats_of(s.value, s.dst.dtype, integers=True), r.use("lanes")
-        if floats is None:
-            value = r.whole(s.value).code
-        else:
-            value = f"to_whole<{s.dst.dtype.ctype}>({r.vector(floats).code})"
+        kind = s.dst.dtype.ctype
+        value = f"to_whole<{kind}>({r.vector(floats).code})" if floats else r.whole(s.value).code
         if factor == 1:
             return f"store_int({where}, {value}, {lanes});"
         return f"store_strided_int({where}, {r.index(factor)}, {value}, {lanes});"

@@ -26,7 +26,7 @@ from lumigen.lower.simt import dims_of
 from lumigen.machine import Processor
 from lumigen.ops import Op
 from lumigen.plan import KernelPlan, NotRealised, Product, corrected
-from lumigen.program import PANEL
+from lumigen.program import PAIR, PANEL, whole_depth
 from lumigen.region import (
     Buffer,
     Carried,

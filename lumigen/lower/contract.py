@@ -40,7 +40,7 @@ from lumigen.machine import Machine
 from lumigen.memo import remembered
 from lumigen.names import fresh
 from lumigen.plan import KernelPlan, Loop, NotRealised, Product
-from lumigen.program import PAIR, PAIRED_DEPTH, PAIRED_ROWS, QUAD, THREADS, Panels
+from lumigen.program import PAIR, PAIRED_ROWS, QUAD, THREADS, Panels
 from lumigen.program import PANEL as WIDTH
 from lumigen.region import (
     Buffer,
@@ -164,7 +164,9 @@ def find_products(
     found = [r for r in kernel_reductions([store.value]) if product_factors(r, one_row=one_row)]
     if not found or not store.axes or (store.value.dtype is not f32 and not integers):
         return None
-    if any(r.dtype is not f32 for r in found) and not (integers and all(map(is_of_integers, found))):
+    if any(r.dtype is not f32 for r in found) and not (
+        integers and all(map(is_of_integers, found))
+    ):
         return None
     reductions = [x for x in walk([store.value]) if isinstance(x, Reduce)]
     if any(r in walk([x.body]) for x in reductions for r in found):

@@ -630,9 +630,7 @@ def _kept(g: CutGraph, n: Node) -> Node:
 
 def _widens(narrow: DType, wide: DType) -> bool:
     """Whether a cast loses nothing, and products take the narrower numbers as well."""
-    return narrow is not wide and (
-        computed(narrow) is wide or (narrow in (i8, u8) and wide is i32)
-    )
+    return narrow is not wide and (computed(narrow) is wide or (narrow in (i8, u8) and wide is i32))
 
 
 def _innermost(g: CutGraph, nodes: list[Node]) -> list[Node]:

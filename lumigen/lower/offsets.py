@@ -105,4 +105,6 @@ def _looked(view: View, shape: tuple[Ix, ...], at: dict[int, Ix]) -> View:
 
 
 def _axes(view: View) -> frozenset[Axis]:
-    return frozenset[Axis]().union(*(i.axes for i in view.index), *(c.slack.axes for c in view.valid))
+    return frozenset[Axis]().union(
+        *(i.axes for i in view.index), *(c.slack.axes for c in view.valid)
+    )

@@ -189,7 +189,7 @@ class _RowFoldBuilder:
         if self.sizes.where("inner") == "panels":
             columns = Columns(value, first, self.k, self.d)
             b = columns.operand
-            return _Panels(b, bf16 if b.pairs else f32, None, columns)
+            return _Panels(b, bf16 if b.side == PAIR else f32, None, columns)
         element = multiplied_as(first.rows, first.columns)
         depth = int(self.d.extent.bounds()[1] or 0)
         held = depth if element is f32 else whole_depth(depth, PAIR)
@@ -209,7 +209,7 @@ class _RowFoldBuilder:
             columns = Columns(value, product, self.n, self.k)
             b = columns.operand
             at_part = replace(b, base=b.base + ix(self.k0) * WIDTH)
-            return _Panels(at_part, bf16 if b.pairs else f32, None, columns)
+            return _Panels(at_part, bf16 if b.side == PAIR else f32, None, columns)
         width = int(self.n.extent.bounds()[1] or 0)
         b = self.tile(self.name("weighted", i), -(-width // WIDTH) * WIDTH, self.part)
         point = Axis("point", ix(self.part))

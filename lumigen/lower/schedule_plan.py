@@ -100,7 +100,11 @@ def schedule_of_windows(rows: str, machine: Processor) -> Schedule:
 def schedule_of_panels(found: Products, machine: Processor) -> Schedule:
     """Of products whose columns lie in panels."""
     once = [Columns.of(c).once for c in found.each]
-    pairs, number, tiles = any(Columns.of(c).side > 1 for c in found.each), len(found.each), machine.tiles
+    pairs, number, tiles = (
+        any(Columns.of(c).side > 1 for c in found.each),
+        len(found.each),
+        machine.tiles,
+    )
     given = tiles.pairs if pairs else tiles.floats
     if not found.each[0].m_axes:
         # a vector streams the panels past: each to its end, and so few of them that every thread has its share

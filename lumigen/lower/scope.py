@@ -189,11 +189,16 @@ def _multiplies_one(atoms: tuple[Atom, ...], lanes: Axis) -> bool:
 
 
 def floats_of(value: Expr, dtype: DType, *, integers: bool) -> Expr | None:
-    """The floats that vectors store in memory of `dtype`: the value, or with `integers` what it is a cast of to these."""
+    """The floats that vectors store as `dtype`: the value, or with `integers` what it is a cast of; None of others."""
     if value.dtype is f32:
         return value if computed(dtype) is f32 else None
     whole = integers and dtype in (i8, u8, i32)
-    if whole and isinstance(value, Prim) and value.op is Op.CONTIGUOUS and value.args[0].dtype is f32:
+    if (
+        whole
+        and isinstance(value, Prim)
+        and value.op is Op.CONTIGUOUS
+        and value.args[0].dtype is f32
+    ):
         return value.args[0]
     return None
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from lumigen.condition import Cmp
-from lumigen.dtype import computed, f32
+from lumigen.dtype import f32
 from lumigen.index import Axis, Ix, Lookup, ix
 from lumigen.lower.runs import vary, visited
 from lumigen.lower.scope import address, floats_of, kernel_reductions, lanes_fit
@@ -79,9 +79,7 @@ def _changed(
     return (changed,), asked
 
 
-def lane_kind(
-    stores: tuple[Store, ...], lane: Axis | None, vectors: Vectors, *, team: bool
-) -> str:
+def lane_kind(stores: tuple[Store, ...], lane: Axis | None, vectors: Vectors, *, team: bool) -> str:
     """How a loop over the last axis runs: over lanes if vectors compute all that is in it."""
     floats = [floats_of(s.value, s.dst.dtype, integers=vectors.integers) for s in stores]
     found = [x for x in floats if x is not None]

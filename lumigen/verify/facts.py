@@ -112,9 +112,7 @@ def broken_tile(b: Buffer, facts: Facts, dtype: DType = f32) -> Iterator[str]:
         yield f"{b} is no {dtype} scratch"
 
 
-def broken_packed(
-    b: Buffer, facts: Facts, dtype: DType = f32, *, stored: bool
-) -> Iterator[str]:
+def broken_packed(b: Buffer, facts: Facts, dtype: DType = f32, *, stored: bool) -> Iterator[str]:
     """Rows of a product: packed or, if they may be just `stored`, written."""
     yield from broken_tile(b, facts, dtype)
     if b not in facts.packed:

@@ -57,7 +57,9 @@ def broken_product(s: Mma, facts: Facts, scope: FactScope) -> Iterator[str]:
         yield from broken_indices((s.a_stride,), facts, scope)
         yield from broken_use(s.a, facts)
     else:
-        yield from broken_packed(s.a, facts, s.element if s.element.is_int else f32, stored=s.is_row)
+        yield from broken_packed(
+            s.a, facts, s.element if s.element.is_int else f32, stored=s.is_row
+        )
     if s.acc.dtype is not (i32 if s.element.is_int else f32):
         yield f"products of {s.acc.dtype}"
     for b in (s.a, s.b.source):

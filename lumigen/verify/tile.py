@@ -15,9 +15,9 @@ from lumigen.errors import VerifyFailed
 from lumigen.index import is_nonnegative, ix
 from lumigen.ops import Op
 from lumigen.region import (
-    Prim,
     Buffer,
     Local,
+    Prim,
     Role,
 )
 from lumigen.tile import (
@@ -350,7 +350,9 @@ def _broken_matrix(s: Stmt, facts: Facts, scope: FactScope) -> Iterator[str]:
         case Pack():
             yield from broken_tile(s.dst, facts, _packed_as(s.element))
             yield from broken_indices((s.at, s.row_lo, s.row_hi, s.k_lo, s.k_hi), facts, scope)
-            yield from broken_operand(s.operand, facts, scope, (s.row, s.k), (_packed_as(s.element),))
+            yield from broken_operand(
+                s.operand, facts, scope, (s.row, s.k), (_packed_as(s.element),)
+            )
             yield from broken_size(s.dst, s.at + (s.row_hi - s.row_lo) * (s.k_hi - s.k_lo), scope)
         case PackColumns():
             yield from broken_tile(s.dst, facts)
@@ -565,7 +567,7 @@ def _packed_as(element: DType) -> DType:
 
 def _in_vectors(s: StoreTile) -> bool:
     """Whether vectors store it: floats, or what they make integers of, or i32 that they add up."""
-    if s.value.dtype is f32 or s.dst.dtype is i32:
+    if not s.dst.dtype.is_int or s.dst.dtype is i32:
         return s.dst.dtype is i32 or computed(s.dst.dtype) is f32
     is_cast = isinstance(s.value, Prim) and s.value.op is Op.CONTIGUOUS
     return is_cast and s.dst.dtype.bits == 8 and s.value.args[0].dtype is f32

@@ -33,7 +33,6 @@ from lumigen.verify.facts import (
 )
 from lumigen.verify.region import inside, reached
 
-
 Dtypes = tuple[DType, ...]
 
 

@@ -155,5 +155,12 @@ AVX512 = replace(AVX2, name="avx512")
 AVX512_VNNI = replace(AVX512, name="avx512_vnni", quads=True)
 AVX512_BF16 = replace(AVX512_VNNI, name="avx512_bf16", pairs=True)
 AMX = replace(AVX512_BF16, name="amx")
-MACHINES = (BASELINE, AVX2, AVX512, AVX512_VNNI, AVX512_BF16, AMX)  # each has all that those before it have
+MACHINES = (
+    BASELINE,
+    AVX2,
+    AVX512,
+    AVX512_VNNI,
+    AVX512_BF16,
+    AMX,
+)  # each has all that those before it have
 PLANNED = AMX

@@ -13,8 +13,12 @@ from lumigen.program import PAIR
 from lumigen.region import Buffer, Expr, Read
 from lumigen.tile import Ahead, Fill, Mma, Pack, PackColumns, PackRuns, Stmt, Transpose
 
-
-SPELLED = {f32: "", bf16: "_bf16", i8: "_bytes", u8: "_bytes"}  # in names of functions of products as these
+SPELLED = {
+    f32: "",
+    bf16: "_bf16",
+    i8: "_bytes",
+    u8: "_bytes",
+}  # in names of functions of products as these
 
 
 def tile_lines(s: Stmt, _of: Statements, r: Renderer) -> Lines:

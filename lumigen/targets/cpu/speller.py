@@ -29,7 +29,14 @@ HEADERS = {
 }
 # a place of 64 bits costs a processor no more than one of 32
 DIALECT = Dialect(
-    tiles=tile_lines, wraps=True, counts=False, packs=False, warp=1, together=0, fused=True, integers=True
+    tiles=tile_lines,
+    wraps=True,
+    counts=False,
+    packs=False,
+    warp=1,
+    together=0,
+    fused=True,
+    integers=True,
 )
 
 
@@ -63,7 +70,12 @@ def kernel_body(
     """A kernel whose tasks are threads."""
     begins, size = _laid_out(program)
     tiles = [
-        Tile(b.name, b.dtype.ctype, f"scratch + {at}" if at else "scratch", " x ".join(map(str, b.dims)))
+        Tile(
+            b.name,
+            b.dtype.ctype,
+            f"scratch + {at}" if at else "scratch",
+            " x ".join(map(str, b.dims)),
+        )
         for b, at in begins.items()
     ]
     dims = spelled_dims(program, parameters)
