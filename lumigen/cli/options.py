@@ -18,7 +18,7 @@ from lumigen.importers.hugging_face import Opened, checked, is_checkpoint, open_
 from lumigen.importers.onnx import from_onnx
 from lumigen.importers.torch import from_pt2
 from lumigen.model_weights import DTYPES
-from lumigen.original import Checked, Difference
+from lumigen.original import Checked, Difference, kept
 from lumigen.target import HOST
 from lumigen.weights import Array, Weights, open_weights
 
@@ -268,8 +268,9 @@ def load(
 
 
 def _checked(found: Opened) -> Checked:
-    """A checkpoint beside the module of transformers; its tests keep nothing of that."""
-    return Checked(tuple(Difference(**asdict(row)) for row in checked(found)), {})
+    """A checkpoint beside the module of transformers, a text in parts; its tests keep what a new context gives."""
+    rows = tuple(Difference(**asdict(row)) for row in checked(found))
+    return Checked(rows, kept(found.model))
 
 
 def refuse_weights(weights: str | None) -> None:
