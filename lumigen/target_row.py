@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lumigen.dtype import DType
-
 
 @dataclass(frozen=True)
 class Target:
@@ -19,7 +17,7 @@ class Target:
     device_type: int  # DLPack's, of memory that callers may pass besides the host's; 1: none
     features: Mapping[str, str]  # what a variant's guard may ask for, as entry code asks it
     isas: tuple[str, ...]  # instruction sets that kernels are compiled for, the least first
-    isas_of: Mapping[DType, tuple[str, ...]]  # those wanted only where a kernel multiplies this
+    isas_of: Mapping[str, tuple[str, ...]]  # those wanted only where a kernel multiplies this dtype
     skeletons: Mapping[str, str]  # how a kernel works, by the word in its name
     template_folders: tuple[
         Path, ...

@@ -226,7 +226,7 @@ def model_context(
 def instruction_sets(model: CompiledModel) -> tuple[str, ...]:
     """What kernels are compiled for, the least first; those of some dtypes only where a kernel multiplies these."""
     target = model.target
-    wanted = {name for k in model.kernels for name in target.isas_of.get(k.computes, ())}
+    wanted = {name for k in model.kernels for name in target.isas_of.get(k.computes.name, ())}
     special = {name for names in target.isas_of.values() for name in names}
     return tuple(name for name in target.isas if name in wanted or name not in special)
 

@@ -27,8 +27,8 @@ CPU = Target(
     },
     isas=tuple(m.name for m in MACHINES),
     isas_of={
-        bf16: tuple(m.name for m in MACHINES if m.pairs),
-        i8: (AVX512_VNNI.name, AMX.name),
+        bf16.name: tuple(m.name for m in MACHINES if m.pairs),
+        i8.name: (AVX512_VNNI.name, AMX.name),
     },
     template_folders=(templates_dir() / "cpu",),
     runtime_folder=runtime_dir() / "cpu",
