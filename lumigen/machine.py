@@ -107,6 +107,7 @@ class Vectors:
     scanned: int  # of a row that is scanned one element after the other; longer ones by vectors
     integers: bool  # whether they store floats as integers, and make floats of sums of integers
     pieces: int  # points of an axis that a kernel may have a store for each of; 0: none
+    doubles: bool = False  # whether lanes have numbers of f64 beside those of f32
 
 
 @dataclass(frozen=True)

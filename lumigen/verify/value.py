@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from lumigen.dtype import DType, boolean, computed, f32
+from lumigen.dtype import DType, boolean, computed, f32, f64
 from lumigen.index import Axis
 from lumigen.region import (
     Carried,
@@ -34,6 +34,7 @@ from lumigen.verify.facts import (
 from lumigen.verify.region import inside, reached
 
 Dtypes = tuple[DType, ...]
+VECTORS = (f32, f64, boolean)  # what they hold, other than integers that are stored
 
 
 def broken_value(
@@ -41,7 +42,7 @@ def broken_value(
     facts: Facts,
     scope: FactScope,
     lanes: Axis | None,
-    dtypes: Dtypes = (f32, boolean),
+    dtypes: Dtypes = VECTORS,
 ) -> Iterator[str]:
     """A value over the lanes of `lanes`, of these dtypes, or the same one in all lanes."""
     for x in walk([e]):

@@ -13,9 +13,11 @@ from lumigen.emit.lines import Lines, joined, used
 from lumigen.emit.places import WIDE
 from lumigen.emit.statements import Dialect, Statements
 from lumigen.index import product
+from lumigen.lower.widths import dtypes_of
 from lumigen.program import ALIGNMENT, KernelParameter
 from lumigen.region import Buffer
 from lumigen.resources import templates_dir
+from lumigen.targets.cpu.machines import PLANNED
 from lumigen.targets.cpu.panels import tile_lines
 from lumigen.tile import Mma, TileProgram
 
@@ -35,6 +37,7 @@ DIALECT = Dialect(
     packs=False,
     warp=1,
     together=0,
+    dtypes=dtypes_of(PLANNED.vectors),
     fused=True,
     integers=True,
 )
