@@ -162,7 +162,7 @@ def _traced(function: F, *, required: bool) -> F:
             "--target",
             default=HOST.name,
             show_default=True,
-            help="The target: cpu, or cuda:sm_80,sm_90a. cuda alone is every architecture that lumigen supports.",
+            help="The target: cpu, metal, or cuda:sm_80,sm_90a. cuda alone is every architecture there is.",
         ),
         click.argument(
             "model_file", metavar="MODEL.py[:NAME]|MODEL.onnx|MODEL.pt2|DIR", required=required
