@@ -186,7 +186,7 @@ class Renderer:
     def scalar(self, e: Expr) -> Text:
         again = shared(e)
         if again:
-            return self._with_names(e, again)
+            return self._with_names(e, again, lanes=None)
         if isinstance(e, Const):
             return Text(literal(e.value, e.dtype))
         if isinstance(e, Local):
@@ -219,16 +219,18 @@ class Renderer:
             return self._scalar_intrinsic(e)
         raise LoweringFailed(step="emit", what=f"no scalar form of {type(e).__name__}")
 
-    def _with_names(self, e: Expr, again: list[Expr]) -> Text:
+    def _with_names(self, e: Expr, again: list[Expr], lanes: Axis | None) -> Text:
         """The value of a function called in its place, which first computes what it uses more than once."""
         inside = replace(self, named=self.named + len(again))
         names: dict[Expr, Expr] = {}
         lines: list[str] = []
         for number, x in enumerate(again, self.named):
-            name, value = f"common{number}", inside.scalar(map_expr(x, names)).code
-            lines.append(f"const {computed_in(x.dtype)} {name} = {value};")
+            name, over = f"common{number}", lanes is not None and lanes in free_axes(x)
+            value = (inside.vector if over else inside.scalar)(map_expr(x, names)).code
+            kind = "auto" if over else computed_in(x.dtype)
+            lines.append(f"const {kind} {name} = {value};")
             names[x] = local(name, free_axes(x), x.dtype)
-        result = inside.scalar(map_expr(e, names)).code
+        result = (inside.scalar if lanes is None else inside.vector)(map_expr(e, names)).code
         return Text(f"[&] {{ {' '.join(lines)} return {result}; }}()")
 
     def _wrapping_sum(self, e: Ix) -> str:
@@ -329,6 +331,9 @@ class Renderer:
         early = self._early(e)
         if early is not None:
             return early
+        again = shared(e)
+        if again and not is_per_lane(e, self.lanes):
+            return self._with_names(e, again, self.lanes)
         if isinstance(e, Choose) and self._is_shared(e):
             if is_of_bytes(e):
                 sides = f"{self.vector(e.then).code}, {self.vector(e.otherwise).code}"
