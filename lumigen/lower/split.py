@@ -165,9 +165,24 @@ class _Pieces:
         if not isinstance(whole, Reduce):
             return 1
         count, division = _parts(whole, self.grain(whole), self.division), self.division
-        if division.streams is not None and _is_far(whole, self.lane, division.streams):
+        if division.streams is not None and self.is_far(whole, division.streams):
             return max(count, terms_of(whole) // division.streams.terms)
         return count
+
+    def is_far(self, r: Reduce, streams: Streams) -> bool:
+        """Whether lanes read once a matrix that no near cache holds, down columns whose neighbours lie pages apart."""
+        own, long = free_axes(r), max(r.axes, key=lambda a: a.extent.estimate())
+        if self.lane is None or self.lane not in own or terms_of(r) < 2 * streams.terms:
+            return False
+        reads = [e for e in walk([self.now(self.last.value)]) if isinstance(e, Read)]
+        for e in (e for e in reads if {*own, long} <= free_axes(e)):
+            at, size = address(e.source, e.at), e.source.dtype.itemsize
+            step, once = at.coefficient(long), sum(x.source is e.source for x in reads) == 1
+            beside = at.coefficient(self.lane) == 1 and step is not None
+            apart = beside and step is not None and step.estimate() * size >= streams.page
+            if once and apart and terms_of(r) * extent_of(own).estimate() * size >= streams.far:
+                return True
+        return False
 
     def grain(self, e: Expr) -> Grain:
         """Of what varies with the lanes of the last store, and of what does not: of short runs by a warp."""
@@ -287,26 +302,6 @@ def _parts(r: Reduce, grain: Grain, division: Division, least: int | None = None
     return min(wanted, terms // grain.terms, longest)
 
 
-def _is_far(r: Reduce, lane: Axis | None, streams: Streams) -> bool:
-    """Whether lanes read a matrix down columns whose neighbours lie pages apart, and no cache near a core holds it."""
-    own, long = free_axes(r), max(r.axes, key=lambda a: a.extent.estimate())
-    if lane is None or lane not in own or terms_of(r) < 2 * streams.terms:
-        return False
-    for e in walk([r.body]):
-        if not isinstance(e, Read) or not {*own, long} <= free_axes(e):
-            continue
-        at, size = address(e.source, e.at), e.source.dtype.itemsize
-        step = at.coefficient(long)
-        apart = (
-            at.coefficient(lane) == 1
-            and step is not None
-            and step.estimate() * size >= streams.page
-        )
-        if apart and terms_of(r) * extent_of(own).estimate() * size >= streams.far:
-            return True
-    return False
-
-
 def parts_of(r: Reduce, machine: Machine) -> int:
     """Into how many parts a reduction of rows is to be split; 1 where its rows keep the machine busy."""
     return _parts(r, machine.division.row, machine.division)
@@ -343,8 +338,9 @@ def _along(r: Reduce, pieces: _Pieces, count: int) -> tuple[Axis, int]:
     long = max(r.axes, key=lambda a: a.extent.estimate())
     beside = extent_of(a for a in r.axes if a is not long).estimate()
     chunk = min(-(-long.extent.estimate() // count), -(-most // max(1, beside)))
-    if pieces.division.streams is not None and _is_far(r, pieces.lane, pieces.division.streams):
-        chunk = min(chunk, pieces.division.streams.terms)
+    streams = pieces.division.streams
+    if streams is not None and pieces.is_far(r, streams):
+        chunk = min(chunk, streams.terms)
     unit = line if chunk > 4 * line else 4
     return long, -(-chunk // unit) * unit
 
