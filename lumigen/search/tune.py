@@ -153,7 +153,7 @@ def tune(
     another day, after it was measured again.
     """
     begun, notes = monotonic(), list[str]()
-    clock = Clock(begun + terms.seconds - terms.spent, terms.threads, 2 * CONFIRMED + 1)
+    clock = Clock(begun + terms.seconds - terms.spent, terms.threads, 2 * ENOUGH + 1)
     model = _Searched.of(entries, target, dtype, measuring.features(), inlines)
     place = winners.Kept.of(measuring, terms.threads, model.regions, cold=terms.cold)
     known = winners.known(place, terms.seconds, notes.append)
