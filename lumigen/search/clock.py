@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from time import monotonic
 
-
 LESS = 0.8  # of what was expected, where one took less
 
 

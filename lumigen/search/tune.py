@@ -28,6 +28,7 @@ from lumigen.search.book import NOTHING, Book, Found, key_of, plan_key
 from lumigen.search.choice import Choice, candidate_of
 from lumigen.search.climb import Climb, Rank, Space, Times, is_better, mean
 from lumigen.search.clock import Clock
+from lumigen.search.crew import ONE, Crew
 from lumigen.search.features import Workers, tasks_at_once
 from lumigen.search.history import History
 from lumigen.search.jobs import Samples, Timed
@@ -52,14 +53,14 @@ WHOLE_LOSS = 0.01  # of a model's time that is noise
 class Terms:
     """What a search is given: seconds, threads that compile or run, which random data, if caches are cold.
 
-    Of the seconds some may be `spent`. `workers` measure at the same time.
+    Of the seconds some may be `spent`. `crew` measures at the same time.
     """
 
     seconds: float
     threads: int
     seed: int = 0
     cold: bool = False
-    workers: int = 1
+    crew: Crew = ONE
     spent: float = 0.0
 
 
@@ -223,7 +224,7 @@ def _trials(
         clock.built,
         seed=terms.seed,
         cold=terms.cold,
-        workers=terms.workers,
+        crew=terms.crew,
     )
 
 
