@@ -45,7 +45,7 @@ from lumigen.lower.slices import Slice, take_slices
 from lumigen.lower.window import windowed
 from lumigen.names import counted, identifier, numbered
 from lumigen.ops import Op
-from lumigen.plan import KernelPlan, RegionPlan
+from lumigen.plan import Illegal, KernelPlan, RegionPlan
 from lumigen.printer.title import word
 from lumigen.program import (
     Argument,
@@ -250,7 +250,9 @@ class _Lowered:
         return (*self.plan.temps, *(t for b in self.built for t in b.temps))
 
 
-_Special = tuple[str, tuple[Cmp, ...], LoweredKernel]  # for an architecture, where conditions hold
+_Special = tuple[
+    tuple[str, ...], tuple[Cmp, ...], LoweredKernel
+]  # where there are features and conditions hold
 
 
 @dataclass
@@ -395,7 +397,7 @@ class _Model:
                 self.kernel(b, plan, sizes, words, form.region) for b, plan, sizes in each
             )
             self.by_region[form.region] = _Lowered(candidate.plan, built, named)
-            own = self.special_kernels(candidate, words, form.region)
+            own = self.special_kernels(candidate, built, words, form.region)
             if own:
                 self.special[named[0].name] = own
         lowered = self.by_region[form.region]
@@ -416,8 +418,8 @@ class _Model:
         for kernel in kernels:
             bound = {b: actual[b] for b in kernel.program.args}
             before = tuple(
-                (Guard(conditions, (architecture,), aligned), own)
-                for architecture, conditions, own in self.special.get(kernel.name, ())
+                (Guard(conditions, features, aligned), own)
+                for features, conditions, own in self.special.get(kernel.name, ())
                 if (aligned := self.to_align(own.program, bound)) is not None
             )
             for line in region.lines:
@@ -446,13 +448,25 @@ class _Model:
         return made
 
     def special_kernels(
-        self, found: Candidate, words: Mapping[str, str], of: Region
+        self,
+        found: Candidate,
+        built: tuple[Built, ...],
+        words: Mapping[str, str],
+        of: Region,
     ) -> tuple[_Special, ...]:
-        """For each architecture that has some, its own kernels of the same plan."""
+        """For each architecture that has some, its own kernels of the same plan; and those where dims have bounds."""
+        each = (
+            *self.device.variants(found, self.architectures),
+            *self.device.bounded(found, built, self.architectures),
+        )
         return tuple(
-            (v.architecture, v.conditions, self.kernel(v.built, plan, v.sizes, words, of))
-            for v in self.device.variants(found, self.architectures)
-            for plan in found.plan.kernels
+            (
+                tuple(filter(None, (v.architecture,))),
+                v.conditions,
+                self.kernel(v.built, v.plan, v.sizes, words, of),
+            )
+            for v in each
+            if not isinstance(v, Illegal)
         )
 
     def to_align(

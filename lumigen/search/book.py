@@ -14,14 +14,13 @@ from typing import Any
 
 from lumigen.algebra.numerics import Numerics
 from lumigen.errors import BadArgument
-from lumigen.index import Dim
 from lumigen.lower.devices import Device
 from lumigen.lower.plan_region import Candidate
 from lumigen.printer.plan import show as show_plan
 from lumigen.printer.region import show
 from lumigen.region import Region
 from lumigen.schedule import Schedule
-from lumigen.search.choice import Choice, candidate_of
+from lumigen.search.choice import Choice, candidate_of, dims_of
 from lumigen.search.story import Story
 
 FORMAT = 1
@@ -88,7 +87,8 @@ NOTHING = Book({})
 
 def plan_key(found: Candidate) -> str:
     """What tells the plan of a candidate from all others: a number in a space may be another plan's later."""
-    texts = [show_plan(kernel) for kernel in found.plan.kernels]
+    each = (found, *(other for _, other in found.bounded))
+    texts = [show_plan(kernel) for one in each for kernel in one.plan.kernels]
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
 
 
@@ -102,7 +102,7 @@ def _is_still(found: Found, canonical: Region, device: Device) -> bool:
 
 def key_of(region: Region) -> str:
     """What tells a canonical region from all others."""
-    facts = [f"{d.name} {d.lo} {d.hi} {d.multiple_of} {d.estimate}" for d in _dims(region)]
+    facts = [f"{d.name} {d.lo} {d.hi} {d.multiple_of} {d.estimate}" for d in dims_of(region)]
     return hashlib.sha256("\n".join([show(region), *facts]).encode()).hexdigest()[:32]
 
 
@@ -149,7 +149,12 @@ def object_of_choice(c: Choice) -> dict[str, Any]:
         "plans": c.plans,
         "schedules": [_schedule_object(s) for s in c.schedules],
         **({"special": [_schedule_object(s) for s in c.special]} if c.special else {}),
+        **({"bounded": [_bounded_object(*b) for b in c.bounded]} if c.bounded else {}),
     }
+
+
+def _bounded_object(most: Iterable[tuple[str, int]], choice: Choice) -> dict[str, Any]:
+    return {"most": dict(most), **object_of_choice(choice)}
 
 
 def _schedule_object(s: Schedule) -> dict[str, Any]:
@@ -171,17 +176,14 @@ def choice_of(o: Any) -> Choice:
     first = int(o["first"])
     if first < 0 or any(min(p) < 0 for p in plans):
         raise ValueError("a number below zero")
-    return Choice(first, plans, schedules, special)
+    bounded = tuple(
+        (tuple((str(n), int(most)) for n, most in b["most"].items()), choice_of(b))
+        for b in o.get("bounded", [])
+    )
+    return Choice(first, plans, schedules, special, bounded)
 
 
 def _schedule(o: Any) -> Schedule:
     tile = tuple(sorted((str(k), int(v)) for k, v in o["tile"].items()))
     place = tuple(sorted((str(k), str(v)) for k, v in o["place"].items()))
     return Schedule(str(o["builder"]), tile, place, tuple(map(_schedule, o.get("parts", []))))
-
-
-def _dims(region: Region) -> list[Dim]:
-    """The dims of all that is read and stored, by name."""
-    buffers = (*region.reads(), *(s.dst for s in region.stores))
-    atoms = {a for b in buffers for extent in b.dims for a in extent.atoms()}
-    return sorted((a for a in atoms if isinstance(a, Dim)), key=lambda d: d.name)

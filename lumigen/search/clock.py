@@ -38,6 +38,10 @@ class Clock:
         rounds = -(-kernels // self.threads)
         return rounds * self.kernel + trials * self.model < self.left(trials)
 
+    def trials(self) -> int:
+        """How many trials have time before those at the end."""
+        return int(self.left(0) / self.trial) if self.trial else 0
+
     def left(self, trials: int) -> float:
         """Seconds that are left for compiling before so many trials and those at the end."""
         reserved = (trials + self.after) * self.trial + self.data

@@ -25,6 +25,7 @@ from lumigen.region import Region
 from lumigen.search import winners
 from lumigen.search.batches import TrialBatches
 from lumigen.search.book import NOTHING, Book, Found, key_of, plan_key
+from lumigen.search.bounded import bounded
 from lumigen.search.choice import Choice, candidate_of
 from lumigen.search.climb import Climb, Rank, Space, Times, is_better, mean
 from lumigen.search.clock import Clock
@@ -184,6 +185,7 @@ def tune(
         trials.alone()
         chosen = {c.region: c.best for c in climbs if is_better(c.seconds, c.before)}
         old = faster(known.book).found
+        chosen |= bounded(search, climbs, clock.trials())
         chosen |= {r: old[k].choice for k, r in model.regions.items() if k in old}
         found = _confirmed(search, chosen, terms.seed + 1, clock, model.device)
     unreached = {key_of(c.region): model.names[c.region] for c in climbs if c.tried == 0}
