@@ -20,7 +20,7 @@ least     what regions take at least on this machine
 shipped   what was found on other machines, and came with lumigen
 winners   what was found before on this machine; `export` gives it as a book
 database  the file of winners and measurements
-fusing    which values are not stored after all, before the search
+flipping  what is stored, joined or in another order after all, before the search
 tune      the search itself
 asked     what a user asks of it
 """

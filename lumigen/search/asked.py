@@ -21,12 +21,17 @@ from lumigen.search import cluster
 from lumigen.search.book import NOTHING, Book, Found, book_of
 from lumigen.search.crew import ONE, Crew
 from lumigen.search.equal import LACKING, Equal, chosen, proposed
-from lumigen.search.fusing import fused
+from lumigen.search.flipping import flipped
 from lumigen.search.lanes import measuring_of, refusal
 from lumigen.search.shipped import shipped
 from lumigen.search.tune import News, Terms, tune
 from lumigen.target_row import Target
 
+FLIPPED = {  # what flips are, for people
+    "inlined": "values that are computed where they are read",
+    "apart": "regions that are not joined",
+    "in_order": "values that keep the order of their dimensions",
+}
 SCHEDULES = "schedules.json"  # of a project
 LEAST, MOST = 1.0, 7 * 86400.0  # seconds of a search
 MOST_SEED = 1 << 20
@@ -98,10 +103,10 @@ class Asked:
         with at.stage("tune"):
             terms = Terms(seconds, os.cpu_count() or 1, self.seed, self.cold, self.crew)
             begun = monotonic()
-            inlined = fused(entries, target, measuring, dtype, terms)
+            flips = flipped(entries, target, measuring, dtype, terms)
             terms = replace(terms, spent=self.spent + monotonic() - begun)
-            inlines = Book({}, inlined=inlined).inlines if inlined else None
-            found = tune(entries, target, measuring, dtype, terms, tell, inlines)
+            given = Book({}, flipped=flips).flips
+            found = tune(entries, target, measuring, dtype, terms, tell, given)
         for note in found.notes:
             at.say(note)
         if found.faster:
@@ -117,9 +122,9 @@ class Asked:
                 f"the search was too short for {', '.join(found.unreached)}: these run as without one, "
                 "and are searched next time"
             )
-        if inlined:
-            at.say(f"values that are computed where they are read, by the search: {len(inlined)}")
-        return replace(found.book, story=found.story, algebra=self.algebra, inlined=inlined)
+        for kind, keys in flips.items():
+            at.say(f"{FLIPPED[kind]}, by the search: {len(keys)}")
+        return replace(found.book, story=found.story, algebra=self.algebra, flipped=flips)
 
 
 def _fired(rule: str, blocks: int) -> str:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any
 
 from lumigen.algebra.numerics import Numerics
 from lumigen.errors import BadArgument
 from lumigen.lower.devices import Device
+from lumigen.lower.flips import Flips
 from lumigen.lower.plan_region import Candidate
 from lumigen.printer.plan import show as show_plan
 from lumigen.printer.region import show
@@ -24,6 +26,7 @@ from lumigen.search.choice import Choice, candidate_of, dims_of
 from lumigen.search.story import Story
 
 FORMAT = 1
+KINDS = tuple(f.name for f in fields(Flips))  # of flips, as a file calls them
 NO_CHOICE = (  # of what says none
     ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError,
 )  # fmt: skip
@@ -45,19 +48,25 @@ class Book:
 
     `shipped` ones came with lumigen: they are asked after the others, and are no part of its text.
 
-    `algebra` says by which numerics the model was rewritten before; empty: it was not. `inlined` are the keys of
-    regions whose results are computed where they are read, though the heuristic stores them.
+    `algebra` says by which numerics the model was rewritten before; empty: it was not. `flipped` are the keys of
+    canonical regions of which a decision is not the heuristic's, by the fields of Flips.
     """
 
     found: Mapping[str, Found]
     story: Story | None = field(default=None, compare=False, repr=False)
     shipped: Mapping[str, Found] = field(default_factory=dict[str, Found])
     algebra: str = ""
-    inlined: tuple[str, ...] = ()
+    flipped: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
-    def inlines(self, canonical: Region) -> bool:
-        """Whether a value is computed where it is read, by the canonical region that would store it."""
-        return key_of(canonical) in self.inlined
+    @property
+    def flips(self) -> Flips | None:
+        """The decisions about whole graphs that are not the heuristic's; None if all are."""
+        if not any(self.flipped.values()):
+            return None
+        return Flips(**{kind: partial(self._has, kind) for kind in self.flipped})
+
+    def _has(self, kind: str, canonical: Region) -> bool:
+        return key_of(canonical) in self.flipped[kind]
 
     def pick(self, device: Device, canonical: Region, named: Region) -> Candidate | None:
         """The candidate that a region runs as; None where the book has none that is legal."""
@@ -74,7 +83,7 @@ class Book:
     @property
     def is_empty(self) -> bool:
         """Whether a model compiles as without it."""
-        return not self.found and not self.algebra and not self.inlined
+        return not self.found and not self.algebra and self.flips is None
 
     @property
     def digest(self) -> str:
@@ -114,8 +123,10 @@ def text_of(book: Book) -> str:
     ]
     body = ",\n".join(rows)
     algebra = f'  "algebra": {json.dumps(book.algebra)},\n' if book.algebra else ""
-    inlined = f'  "inlined": {json.dumps(book.inlined)},\n' if book.inlined else ""
-    return f'{{\n  "format": {FORMAT},\n{algebra}{inlined}  "regions": {{\n{body}\n  }}\n}}\n'
+    flipped = "".join(
+        f'  "{k}": {json.dumps(book.flipped[k])},\n' for k in KINDS if book.flipped.get(k)
+    )
+    return f'{{\n  "format": {FORMAT},\n{algebra}{flipped}  "regions": {{\n{body}\n  }}\n}}\n'
 
 
 def book_of(text: str, where: str) -> Book:
@@ -125,8 +136,8 @@ def book_of(text: str, where: str) -> Book:
         regions = {FORMAT: whole["regions"]}[whole["format"]]
         found = {str(key): found_of(o) for key, o in regions.items()}
         algebra = str(whole.get("algebra", ""))
-        inlined = tuple(map(str, whole.get("inlined", ())))
-        return Book(found, algebra=algebra and Numerics(algebra).value, inlined=inlined)
+        flipped = {k: tuple(map(str, whole[k])) for k in KINDS if whole.get(k)}
+        return Book(found, algebra=algebra and Numerics(algebra).value, flipped=flipped)
     except NO_CHOICE as why:
         expected = "a file that a search has written, as schedules.json of a project"
         raise BadArgument(op="compile", name="schedules", value=where, expected=expected) from why

@@ -18,7 +18,7 @@ from lumigen.dtype import DType
 from lumigen.errors import LoweringFailed
 from lumigen.lower.assemble import CutUp, LoweredModel
 from lumigen.lower.devices import Device
-from lumigen.lower.partition import Inlines
+from lumigen.lower.flips import Flips
 from lumigen.measuring import Measuring
 from lumigen.passes import Entries
 from lumigen.region import Region
@@ -124,10 +124,10 @@ class _Searched:
         target: Target,
         dtype: DType,
         features: Collection[str],
-        inlines: Inlines | None,
+        flips: Flips | None,
     ) -> _Searched:
         device = remembering(TARGETS[target.name].device)
-        cut = CutUp.of(entries, device, dtype, target.architectures, None, inlines)
+        cut = CutUp.of(entries, device, dtype, target.architectures, None, flips)
         make = partial(model_of, cut, device)
         plain = make({})
         regions = {key_of(k.of): k.of for k in plain.kernels if k.of is not None}
@@ -146,7 +146,7 @@ def tune(
     dtype: DType,
     terms: Terms,
     tell: Callable[[News], None] = lambda _: None,
-    inlines: Inlines | None = None,
+    flips: Flips | None = None,
 ) -> Tuned:
     """What each region of the entries runs as, found in about so many seconds, for this machine with its threads.
 
@@ -156,7 +156,7 @@ def tune(
     """
     begun, notes = monotonic(), list[str]()
     clock = Clock(begun + terms.seconds - terms.spent, terms.threads, 2 * ENOUGH + 1)
-    model = _Searched.of(entries, target, dtype, measuring.features(), inlines)
+    model = _Searched.of(entries, target, dtype, measuring.features(), flips)
     place = winners.Kept.of(measuring, terms.threads, model.regions, cold=terms.cold)
     known = winners.known(place, terms.seconds, notes.append)
     if known.are_of_today and len(known.book.found) == len(model.regions):
