@@ -85,6 +85,22 @@ def test_larger_budgets_are_still_needed() -> None:
         assert BUDGET < count <= budget, f"{name} has {count} code lines: take it out of LARGER"
 
 
+def test_a_function_is_read_at_once() -> None:
+    """The body of a function of the core has at most 60 lines, comments with them."""
+    over: list[str] = []
+    for path in sorted((ROOT / "lumigen").rglob("*.py")):
+        if {"frontend", "nn"} & set(path.relative_to(ROOT).parts):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                documented = ast.get_docstring(node) is not None and len(node.body) > 1
+                first = node.body[documented].lineno
+                lines = (node.end_lineno or first) - first + 1
+                if lines > 60:
+                    over.append(f"{path.relative_to(ROOT).as_posix()}: {node.name}, {lines} lines")
+    assert not over, over
+
+
 def test_only_code_counts() -> None:
     free = '"""Module.\n\nMore.\n"""\n\n# a comment\n'
     code = 'x = """two\nlines"""\n\n\ndef f():\n    """Doc."""\n    return x\n'

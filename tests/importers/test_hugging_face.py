@@ -143,12 +143,12 @@ def test_texts_end_as_generation_config_says(tmp_path: Path) -> None:
 def test_an_unknown_causal_model_continues_texts_over_its_caches(tmp_path: Path) -> None:
     """Grouped heads, a window that is shorter than the text, and weights in several files."""
     sizes = {**DECODER, "head_dim": 8, "sliding_window": 6}
-    module = saved(tmp_path, "Gemma2ForCausalLM", sizes, max_shard_size="30KB")
+    module = saved(tmp_path, "VaultGemmaForCausalLM", sizes, max_shard_size="30KB")
     assert len(list(tmp_path.glob("*.safetensors"))) > 1
     tokenized(tmp_path)
     found = open_checkpoint(tmp_path, {"length": "24", "prefill": "8"}, {})
     traced = found.model.trace()
-    assert "no example computes Gemma2ForCausalLM" in found.chosen.line
+    assert "no example computes VaultGemmaForCausalLM" in found.chosen.line
     assert "prefill and decode, over caches as states" in found.chosen.line
     assert {s.shape for s in traced.states} == {(2, 24, 8)}
     assert len(traced.states) == 4
@@ -262,7 +262,7 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def gemma(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("gemma")
-    saved(folder, "Gemma2ForCausalLM", {**DECODER, "head_dim": 8}, max_shard_size="30KB")
+    saved(folder, "VaultGemmaForCausalLM", {**DECODER, "head_dim": 8}, max_shard_size="30KB")
     tokenized(folder)
     return folder
 
@@ -337,7 +337,7 @@ DAMAGED: dict[str, tuple[Damage, str]] = {
     ),
     "other type": (
         lambda d: configured(d, model_type="bert"),
-        "its model_type bert is none of Gemma2ForCausalLM",
+        "its model_type bert is none of VaultGemmaForCausalLM",
     ),
     "quantised": (
         lambda d: configured(d, quantization_config={"quant_method": "gptq"}),
@@ -353,7 +353,10 @@ DAMAGED: dict[str, tuple[Damage, str]] = {
     ),
     "heads": (lambda d: configured(d, num_attention_heads="four"), "cannot read its config.json"),
     "types": (lambda d: configured(d, num_hidden_layers=3), "validate_layer_type"),
-    "a tensor": (lambda d: less(d, HEAD), f"its files lack {HEAD}, which Gemma2ForCausalLM reads"),
+    "a tensor": (
+        lambda d: less(d, HEAD),
+        f"its files lack {HEAD}, which VaultGemmaForCausalLM reads",
+    ),
     "a shard": (
         lambda d: sorted(d.glob("*.safetensors"))[1].unlink(),
         "its shard model-00002-of-0000",
@@ -418,7 +421,7 @@ def test_damage_is_seen_by_examples_too(
         ("llama", "--set way=fast", "Pass one of example, text, forward"),
         ("llama", "--trust", "Pass it with a .pt2"),
         ("llama", "--target tpu", "tpu"),
-        ("gemma", "--set way=example", "no example computes Gemma2ForCausalLM"),
+        ("gemma", "--set way=example", "no example computes VaultGemmaForCausalLM"),
         ("gemma", "--dim batch=4", "Pass --set length=N, --set prefill=N, or --set way=forward"),
         ("gemma", "--set length=41", "Pass 0 to 40, the positions that the checkpoint has"),
         ("gemma", "--set length=long", "Pass an integer"),
