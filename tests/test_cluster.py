@@ -91,7 +91,7 @@ class Stand:
         self.is_open = False
 
 
-class Counted(node.Node):
+class Counted(node.ClusterNode):
     """A machine whose worker measures nothing, and says which libraries are there."""
 
     where = ""
@@ -128,7 +128,7 @@ def stand(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stand]:
     monkeypatch.setitem(sys.modules, "ray", ray)  # type: ignore[arg-type]
     monkeypatch.setitem(sys.modules, "ray.util", SimpleNamespace())  # type: ignore[arg-type]
     monkeypatch.setitem(sys.modules, "ray.util.scheduling_strategies", strategies)  # type: ignore[arg-type]
-    monkeypatch.setattr(cluster, "Node", Counted)
+    monkeypatch.setattr(cluster, "ClusterNode", Counted)
     monkeypatch.setattr(node, "Worker", Nothing)
     yield ray
     for process in ray.processes.values():

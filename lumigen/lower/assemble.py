@@ -21,7 +21,7 @@ from lumigen.lower.axes import unify_axes
 from lumigen.lower.built import Built
 from lumigen.lower.canonical import Canonical, asked_once, canonical, with_buffers
 from lumigen.lower.devices import Device, Pick, heuristic
-from lumigen.lower.flips import Flips
+from lumigen.lower.flips import HEURISTIC, Flips
 from lumigen.lower.in_place import in_place
 from lumigen.lower.join import join_regions
 from lumigen.lower.join_grids import join_grids
@@ -46,7 +46,7 @@ from lumigen.lower.slices import Slice, take_slices
 from lumigen.lower.window import windowed
 from lumigen.names import counted, identifier, numbered
 from lumigen.ops import Op
-from lumigen.plan import Illegal, KernelPlan, RegionPlan
+from lumigen.plan import KernelPlan, RegionPlan
 from lumigen.printer.title import word
 from lumigen.program import (
     Argument,
@@ -175,7 +175,7 @@ def assemble(
     architectures: tuple[str, ...] = (),
     pick: Pick = heuristic,
     made: Graph | None = None,
-    flips: Flips | None = None,
+    flips: Flips = HEURISTIC,
 ) -> LoweredModel:
     """Lower every entry of a model; temporaries of f32 are stored as `dtype`.
 
@@ -200,7 +200,7 @@ class CutUp:
         dtype: DType,
         architectures: tuple[str, ...],
         made: Graph | None = None,
-        flips: Flips | None = None,
+        flips: Flips = HEURISTIC,
     ) -> CutUp:
         """The regions of all entries, and of what weights are `made` by; `flips` are not the heuristic's."""
         names = frozenset(name for name, _ in made.outputs) if made else frozenset[str]()
@@ -251,9 +251,7 @@ class _Lowered:
         return (*self.plan.temps, *(t for b in self.built for t in b.temps))
 
 
-_Special = tuple[
-    tuple[str, ...], tuple[Cmp, ...], LoweredKernel
-]  # where there are features and conditions hold
+_Special = tuple[tuple[str, ...], tuple[Cmp, ...], LoweredKernel]  # by features and conditions
 
 
 @dataclass
@@ -300,7 +298,7 @@ class _Model:
     )
     counters: int = 0
     made: frozenset[str] = frozenset()  # the weights that are in no file
-    flips: Flips | None = None
+    flips: Flips = HEURISTIC
     skeletons: Skeletons = field(init=False)
     beside: Callable[[Region], bool] = field(init=False)
 
@@ -317,12 +315,9 @@ class _Model:
 
     def prepare(self, graph: Graph) -> _Prepared:
         """The regions of an entry; operands of kernels are called after those of all entries."""
-        flips = self.flips
-        regions = partition(graph, self.skeletons, flips and flips.inlined)
+        regions = partition(graph, self.skeletons, self.flips.inlined)
         regions = retype_temporaries(regions, self.dtype)
-        layouts = choose_layouts(
-            regions, self.device.machine.runs, flips.in_order if flips else None
-        )
+        layouts = choose_layouts(regions, self.device.machine.runs, self.flips.in_order)
         self.permuted |= layouts.packed
         regions = self.sliced(layouts.regions)
         regions = join_regions(
@@ -331,10 +326,10 @@ class _Model:
             lambda region: self.device.runs_whole(region, f32),
             self.whole,
             self.device.selects,
-            flips and flips.apart,
+            self.flips.apart,
         )
         regions = join_grids(
-            regions, self.skeletons.in_loops, self.beside, self.whole, flips and flips.apart
+            regions, self.skeletons.in_loops, self.beside, self.whole, self.flips.apart
         )
         regions = place_pieces(regions, self.skeletons.in_loops)
         labels = labels_of(graph, regions)
@@ -455,25 +450,12 @@ class _Model:
         return made
 
     def special_kernels(
-        self,
-        found: Candidate,
-        built: tuple[Built, ...],
-        words: Mapping[str, str],
-        of: Region,
+        self, found: Candidate, built: tuple[Built, ...], words: Mapping[str, str], of: Region
     ) -> tuple[_Special, ...]:
-        """For each architecture that has some, its own kernels of the same plan; and those where dims have bounds."""
-        each = (
-            *self.device.variants(found, self.architectures),
-            *self.device.bounded(found, built, self.architectures),
-        )
+        """Those of architectures, and those for dims up to some bound."""
         return tuple(
-            (
-                tuple(filter(None, (v.architecture,))),
-                v.conditions,
-                self.kernel(v.built, v.plan, v.sizes, words, of),
-            )
-            for v in each
-            if not isinstance(v, Illegal)
+            (v.features, v.conditions, self.kernel(v.built, v.plan, v.sizes, words, of))
+            for v in self.device.instead(found, built, self.architectures)
         )
 
     def to_align(

@@ -67,6 +67,11 @@ class SpecialKernel:
     sizes: Schedule
     built: Built
 
+    @property
+    def features(self) -> tuple[str, ...]:
+        """What a guard asks for."""
+        return (self.architecture,) if self.architecture else ()
+
 
 @dataclass(frozen=True)
 class Device:
@@ -165,6 +170,14 @@ class Device:
                 if isinstance(built, Illegal):
                     raise LoweringFailed(step="variants", what=built.reason)
                 yield SpecialKernel(special.architecture, conditions, plan, own, built)
+
+    def instead(
+        self, found: Candidate, built: tuple[Built, ...], architectures: Collection[str]
+    ) -> Iterator[SpecialKernel]:
+        """All that may run instead of a candidate, as it was built, each in the order that it is asked."""
+        yield from self.variants(found, architectures)
+        bounded = self.bounded(found, built, architectures)
+        yield from (v for v in bounded if not isinstance(v, Illegal))
 
     def bounded(
         self, found: Candidate, built: tuple[Built, ...], architectures: Collection[str]

@@ -14,18 +14,17 @@ from lumigen.region import Region
 Asked = Callable[[Region], bool]
 
 
-def never(_canonical: Region) -> bool:
-    return False
-
-
 @dataclass(frozen=True)
 class Flips:
     """`inlined` values are computed where they are read, by the region that would store them.
 
     Two regions that would be one that is `apart` are not joined. What a region that is `in_order` stores lies in memory
-    in the order that the model has.
+    in the order that the model has. None of a kind: all of these are as the heuristic says.
     """
 
-    inlined: Asked = never
-    apart: Asked = never
-    in_order: Asked = never
+    inlined: Asked | None = None
+    apart: Asked | None = None
+    in_order: Asked | None = None
+
+
+HEURISTIC = Flips()

@@ -59,10 +59,8 @@ class Book:
     flipped: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
     @property
-    def flips(self) -> Flips | None:
-        """The decisions about whole graphs that are not the heuristic's; None if all are."""
-        if not any(self.flipped.values()):
-            return None
+    def flips(self) -> Flips:
+        """The decisions about whole graphs that are not the heuristic's."""
         return Flips(**{kind: partial(self._has, kind) for kind in self.flipped})
 
     def _has(self, kind: str, canonical: Region) -> bool:
@@ -83,7 +81,7 @@ class Book:
     @property
     def is_empty(self) -> bool:
         """Whether a model compiles as without it."""
-        return not self.found and not self.algebra and self.flips is None
+        return not self.found and not self.algebra and not self.flipped
 
     @property
     def digest(self) -> str:

@@ -41,7 +41,7 @@ def lowest(_d: Dim, lo: int, _hi: int) -> int:
 
 
 @dataclass(frozen=True)
-class Split:
+class TwoChoices:
     """Two choices: up to the most of the box the small one runs."""
 
     small: Choice
@@ -91,18 +91,18 @@ def _alike(boxes: Mapping[Region, Box]) -> list[list[Region]]:
     return [group for _, group in groups]
 
 
-def split_of(climb: Climb) -> Split | None:
+def split_of(climb: Climb) -> TwoChoices | None:
     """The two choices of a region that save most beside the best one; None where two save no more than noise."""
     space, region = climb.space, climb.region
     measured = [(t.choice, t.seconds) for t in climb.tries if t.seconds and not t.is_quick]
     measured = [(climb.first, climb.before), *measured]
     single = min((climb.before, climb.seconds), key=mean)
-    found: list[tuple[float, Split]] = []
+    found: list[tuple[float, TwoChoices]] = []
     for box, small, great in _boxes(dims_of(region), space.samples, len(climb.before)):
         general, times = min(measured, key=lambda m: mean(_of(m[1], great)))
         order = sorted(measured, key=lambda m: mean(_of(m[1], small)))
         for choice, own in islice(order, BEST):
-            split = Split(choice, general, box)
+            split = TwoChoices(choice, general, box)
             both = mean((*_of(own, small), *_of(times, great)))
             is_two = choice != general and both < mean(single) * (1 - GAIN)
             if is_two and not isinstance(space.realised(split.at(box), region), Illegal):
@@ -129,7 +129,7 @@ def _of(times: Times, numbers: Sequence[int]) -> Times:
 
 
 def _faster(
-    search: Search, splits: Mapping[Region, Split], box: Mapping[Dim, tuple[int, int]]
+    search: Search, splits: Mapping[Region, TwoChoices], box: Mapping[Dim, tuple[int, int]]
 ) -> list[Region]:
     """The regions whose small choice is faster in the box, and slower at no corner of it."""
     small = search.make({r: s.small for r, s in splits.items()})

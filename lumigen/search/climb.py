@@ -18,6 +18,7 @@ from random import Random
 from time import monotonic
 
 from lumigen.condition import Cmp
+from lumigen.errors import VerifyFailed
 from lumigen.index import Dim
 from lumigen.lower.devices import Device
 from lumigen.plan import Illegal
@@ -70,7 +71,10 @@ class Space:
         found = candidate_of(choice, region, self.device)
         if found is None:
             return Illegal("the space has no such plan")
-        built = self.device.realise(found)
+        try:
+            built = self.device.realise(found)
+        except VerifyFailed as why:  # a fault of the space's, which is no reason to lose the rest of it
+            return Illegal(f"its plan does not verify: {why.what}")
         if isinstance(built, Illegal):
             return built
         here = [a for a in self.architectures if a in self.features]

@@ -16,7 +16,7 @@ from typing import Any
 from lumigen.errors import BadArgument
 from lumigen.resources import lumigen_version
 from lumigen.search.jobs import Job, Timed
-from lumigen.search.node import Answer, Node, name_of
+from lumigen.search.node import ClusterNode, JobAnswer, name_of
 from lumigen.search.process import FIRST
 
 BEGINNING = 120.0  # seconds that a process of a cluster has to begin
@@ -80,7 +80,7 @@ class Cluster:
             "scheduling_strategy": place(where, soft=False),
         }
         self.workers += 1
-        actor = self.ray.remote(Node).options(**options).remote(told)
+        actor = self.ray.remote(ClusterNode).options(**options).remote(told)
         return NodeWorker(self, actor, where)
 
     def ended(self, actor: Any) -> None:
@@ -99,7 +99,7 @@ class NodeWorker:
         self.cluster, self.name = cluster, name
         self.actor: Any = actor  # None where it is gone
         self.sent: set[str] = set()
-        self.last = Answer(None, is_running=False, has_hung=False, said="nothing was said")
+        self.last = JobAnswer(None, is_running=False, has_hung=False, said="nothing was said")
 
     @property
     def is_running(self) -> bool:
@@ -122,7 +122,7 @@ class NodeWorker:
         new = {n: file.read_bytes() for n, file in libraries.items() if n not in self.sent}
         longest = (limit if self.is_running else FIRST) + BETWEEN
         asked = self.actor.run.remote(pickle.dumps(job), new, limit)
-        answer: Answer | None = self._asked(asked, longest)
+        answer: JobAnswer | None = self._asked(asked, longest)
         if answer is None:
             return None
         self.sent |= new.keys()
@@ -134,7 +134,7 @@ class NodeWorker:
         try:
             return self.cluster.ray.get(question, timeout=seconds)
         except self.cluster.ray.exceptions.RayError as why:
-            self.last = Answer(None, False, False, f"{self.name}: {_first_line(why)}")
+            self.last = JobAnswer(None, False, False, f"{self.name}: {_first_line(why)}")
             self.end()
             return None
 
@@ -145,7 +145,7 @@ class NodeWorker:
     def end(self) -> None:
         if self.actor is not None:
             actor, self.actor = self.actor, None
-            self.last = Answer(None, False, False, self.last.said)
+            self.last = JobAnswer(None, False, False, self.last.said)
             self.cluster.ended(actor)
 
 

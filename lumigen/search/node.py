@@ -16,7 +16,7 @@ from lumigen.target import parse_target
 
 
 @dataclass(frozen=True)
-class Answer:
+class JobAnswer:
     """What a worker says of a job, and how it is after it."""
 
     timed: Timed | None
@@ -25,7 +25,7 @@ class Answer:
     said: str
 
 
-class Node:
+class ClusterNode:
     """A machine that runs jobs in a process of its own; `told` is what a worker is told first, less its number."""
 
     def __init__(self, told: tuple[str, ...]) -> None:
@@ -41,7 +41,7 @@ class Node:
             return ()
         return (*measuring.machine(threads), lumigen_version())
 
-    def run(self, job: bytes, libraries: Mapping[str, bytes], limit: float) -> Answer:
+    def run(self, job: bytes, libraries: Mapping[str, bytes], limit: float) -> JobAnswer:
         """A pickled job of a search that has begun this node, with the libraries that were not sent before."""
         for name, content in libraries.items():
             (self.place / name).write_bytes(content)
@@ -52,7 +52,7 @@ class Node:
         }
         worker = self.worker
         timed = worker.run(replace(given, kernels=kernels), limit)
-        return Answer(timed, worker.is_running, worker.has_hung, worker.said())
+        return JobAnswer(timed, worker.is_running, worker.has_hung, worker.said())
 
 
 def name_of(library: Path) -> str:

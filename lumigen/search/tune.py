@@ -18,7 +18,7 @@ from lumigen.dtype import DType
 from lumigen.errors import LoweringFailed
 from lumigen.lower.assemble import CutUp, LoweredModel
 from lumigen.lower.devices import Device
-from lumigen.lower.flips import Flips
+from lumigen.lower.flips import HEURISTIC, Flips
 from lumigen.measuring import Measuring
 from lumigen.passes import Entries
 from lumigen.region import Region
@@ -124,7 +124,7 @@ class _Searched:
         target: Target,
         dtype: DType,
         features: Collection[str],
-        flips: Flips | None,
+        flips: Flips,
     ) -> _Searched:
         device = remembering(TARGETS[target.name].device)
         cut = CutUp.of(entries, device, dtype, target.architectures, None, flips)
@@ -146,7 +146,7 @@ def tune(
     dtype: DType,
     terms: Terms,
     tell: Callable[[News], None] = lambda _: None,
-    flips: Flips | None = None,
+    flips: Flips = HEURISTIC,
 ) -> Tuned:
     """What each region of the entries runs as, found in about so many seconds, for this machine with its threads.
 
