@@ -315,9 +315,10 @@ class _Model:
 
     def prepare(self, graph: Graph) -> _Prepared:
         """The regions of an entry; operands of kernels are called after those of all entries."""
-        regions = partition(graph, self.skeletons, self.flips.inlined)
+        flips = self.flips
+        regions = partition(graph, self.skeletons, flips.inlined)
         regions = retype_temporaries(regions, self.dtype)
-        layouts = choose_layouts(regions, self.device.machine.runs, self.flips.in_order)
+        layouts = choose_layouts(regions, self.device.machine.runs, flips.in_order)
         self.permuted |= layouts.packed
         regions = self.sliced(layouts.regions)
         regions = join_regions(
@@ -326,11 +327,9 @@ class _Model:
             lambda region: self.device.runs_whole(region, f32),
             self.whole,
             self.device.selects,
-            self.flips.apart,
+            flips.apart,
         )
-        regions = join_grids(
-            regions, self.skeletons.in_loops, self.beside, self.whole, self.flips.apart
-        )
+        regions = join_grids(regions, self.skeletons.in_loops, self.beside, self.whole, flips.apart)
         regions = place_pieces(regions, self.skeletons.in_loops)
         labels = labels_of(graph, regions)
         forms: list[tuple[Region, Canonical, tuple[Repeat, ...]]] = []
@@ -400,8 +399,7 @@ class _Model:
             )
             self.by_region[form.region] = _Lowered(candidate.plan, built, named)
             own = self.special_kernels(candidate, built, words, form.region)
-            if own:
-                self.special[named[0].name] = own
+            self.special[named[0].name] = own
         lowered = self.by_region[form.region]
         kernels = lowered.kernels
         actual = {names.get(new, new): old for new, old in form.binding}

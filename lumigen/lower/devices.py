@@ -106,10 +106,11 @@ class Device:
         pieces = plan_pieces(region, self.machine)
         if pieces is not None:
             yield candidate(RegionPlan(region, (pieces,)), self.schedule)
-        loops = plan_loops(region, self.machine)
-        for plan in (parts_beside(loops, self.machine), loops):
-            if plan is not None:
-                yield candidate(plan, self.schedule)
+        if _is_one_nest(region):
+            loops = plan_loops(region, self.machine)
+            for plan in (parts_beside(loops, self.machine), loops):
+                if plan is not None:
+                    yield candidate(plan, self.schedule)
         if self.rows_in_one_loop is not None:
             yield from self.rows_in_one_loop(region, self.schedule)
 
@@ -225,6 +226,12 @@ class Device:
         """Whether a region has several stores that no fold computes, nor grids: those are of vector loops."""
         several = len(region.stores) > 1
         return several and not self.beside(region) and not self.runs_whole(region, f32)
+
+
+def _is_one_nest(region: Region) -> bool:
+    """Whether loops around one of its stores go over the axes of all: grids side by side have axes of their own."""
+    axes = [frozenset(s.axes) for s in region.stores]
+    return any(all(other <= own for other in axes) for own in axes)
 
 
 def _takes(built: Built) -> set[object]:

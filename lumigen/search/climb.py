@@ -73,8 +73,10 @@ class Space:
             return Illegal("the space has no such plan")
         try:
             built = self.device.realise(found)
-        except VerifyFailed as why:  # a fault of the space's, which is no reason to lose the rest of it
-            return Illegal(f"its plan does not verify: {why.what}")
+        except (
+            VerifyFailed
+        ) as why:  # a fault of the space's, which is no reason to lose the rest of it
+            return Illegal(str(why).partition(f" {why.advice}")[0])
         if isinstance(built, Illegal):
             return built
         here = [a for a in self.architectures if a in self.features]
