@@ -41,7 +41,7 @@ from lumigen.search.process import Worker
 from lumigen.search.rank import Measured
 from lumigen.search.samples import samples_of
 from lumigen.search.trial import Trials
-from lumigen.search.tune import Terms, tune
+from lumigen.search.tune import News, Terms, tune
 from lumigen.target import HOST, parse_target
 from lumigen.targets.cpu.device import CPU
 from lumigen.targets.cuda import measuring
@@ -328,6 +328,23 @@ def test_a_search_gives_a_book_of_what_is_faster(tmp_path: Path, monkeypatch: An
     monkeypatch.setattr(winners, "today", lambda: "another day")
     again = search(Terms(9.0, 2)).book.found
     assert again.keys() <= found.book.found.keys(), "what was found is measured again"
+
+
+@pytest.mark.slow
+def test_a_search_that_is_killed_loses_no_measurement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LUMIGEN_CACHE", str(tmp_path))
+
+    def killed(_: News) -> None:
+        raise KeyboardInterrupt
+
+    entries = entries_of(lambda x: x.softmax(-1), x=lg.spec(256, 10))
+    with pytest.raises(KeyboardInterrupt):
+        tune(entries, HOST, host.MEASURING, f32, Terms(30.0, 2), killed)
+    (region,) = regions_of(entries)
+    machine = winners.machine_of(host.MEASURING, 2, cold=False)
+    assert measured.of_region(machine, key_of(region))
 
 
 SMALL = """
