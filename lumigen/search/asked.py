@@ -187,7 +187,7 @@ def asked_for(
         if lacking := refusal(target):
             raise refused(f"{time} for {target.text}", "measured here", lacking)
     measuring = measuring_of(target)
-    if measuring is not None and crew.count > max(1, measuring.workers()):
+    if measuring is not None and crew.count > 1 and crew.count > measuring.workers():
         most = f"no more than measure here: {measuring.workers()}"
         raise refused("workers", str(crew.count), most)
     if crew.address and not cluster.is_here():
