@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from lumigen.condition import Cmp
 from lumigen.cost import Cost, computed_in, cost
-from lumigen.dtype import DType, f32
+from lumigen.dtype import DType, f32, i8
 from lumigen.errors import LoweringFailed, SourceLocation
 from lumigen.graph import Graph, tensor_of
 from lumigen.index import Dim, Ix, ix
@@ -104,13 +104,13 @@ class LoweredKernel:
 
     @property
     def computes(self) -> DType:
-        """The type whose arithmetic bounds its speed: what a matrix instruction takes, else its widest floats."""
+        """The type whose arithmetic bounds its speed: what an instruction multiplies, else its widest floats."""
         for s in self.program.statements():
             match s:
                 case Contract(element=element) if element.bits == 16:
                     return element
-                case Mma(element=element) if element.bits == 16:
-                    return element
+                case Mma(element=element) if element is not f32:
+                    return i8 if element.is_int else element
                 case Multiply(b=tile) if tile.dtype.bits == 16:
                     return tile.dtype
                 case _:

@@ -446,8 +446,7 @@ def check_lanes(loops: Loops, threads: int, vectors: Vectors) -> None:
         raise NotRealised("a loop over threads in a task of one thread")
     if threads > 1 and "seq" in kinds:
         raise NotRealised("a loop over the last axis that no threads share")
-    dtypes = dtypes_of(vectors)
-    fits = loops.lane is not None and vectors_store(loops.stores, loops.lane, dtypes)
+    fits = loops.lane is not None and vectors_store(loops.stores, loops.lane, vectors)
     if loops.kind == "lanes" and not fits:
         raise NotRealised("vectors do not compute what is in a loop over lanes")
 
