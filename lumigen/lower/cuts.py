@@ -20,6 +20,7 @@ from lumigen.lower.contractions import (
     has_nested_reduction,
     holds_scores,
     is_bounded_by_data,
+    is_brought_in,
     is_contraction,
     is_expanding,
     is_folded,
@@ -156,7 +157,8 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
             continue
         varying = any(free_axes(r) & set(bound) for r in walk([value]) if isinstance(r, Reduce))
         varying = varying and not _is_of_rows(skeletons, value, bound)
-        wanted = varying or (contracts and not is_plain(value))
+        is_read = is_plain(value) or (storing.bytes and is_brought_in(value))
+        wanted = varying or (contracts and not is_read)
         # windows show a value again and again, which makes it no larger
         size = min(volume_of(node.shape), volume(free_axes(value)))
         is_short = volume(bound) <= storing.short
