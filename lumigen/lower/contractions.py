@@ -46,7 +46,9 @@ def is_plain(e: Expr) -> bool:
 
 
 def is_brought_in(e: Expr) -> bool:
-    """Whether the value is plain, or an integer of a byte in memory that becomes a float, which is exact."""
+    """Whether the value is plain, but that integers of a byte in memory become floats, which is exact."""
+    if isinstance(e, Choose) and isinstance(e.condition, Holds) and isinstance(e.otherwise, Const):
+        return is_brought_in(e.then)
     if isinstance(e, Prim) and e.op is Op.CONTIGUOUS and e.dtype is f32:
         (e,) = e.args
         return isinstance(e, Read) and e.source.dtype in (i8, u8)

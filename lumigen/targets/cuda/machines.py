@@ -167,7 +167,7 @@ SM_80 = StreamingGpu(
         row=256,
         row_of_weights=1024,
         row_of_fold=512,
-        bytes=False,
+        bytes=True,
         panels=False,
         steps=None,
     ),
