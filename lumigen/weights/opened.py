@@ -123,6 +123,11 @@ class Weights:
         return tuple(sorted(self._stored))
 
     @property
+    def packed_names(self) -> tuple[str, ...]:
+        """The names of what tensors in few bits stand for, sorted."""
+        return tuple(sorted(self._packed))
+
+    @property
     def aliases(self) -> tuple[str, ...]:
         """The other names that tensors go by, sorted."""
         return tuple(sorted((*self._aliases, *self._stacks)))
