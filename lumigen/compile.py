@@ -135,6 +135,7 @@ def lower_model(
             states=lowered.states,
             counters=lowered.counters,
             text=traced.text,
+            formats=traced.formats,
             opening=lowered.opening,
         )
     at.trail.note(2, lambda: kernel_table(model))
