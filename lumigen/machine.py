@@ -261,6 +261,18 @@ class ProductTile(NamedTuple):
     each: tuple[int, int] = (0, 0)
 
 
+class PartsApart(NamedTuple):
+    """Parts of a product's depth as a batch, for tiles of so many `rows` and `columns`, that a launch after it adds up.
+
+    A part has at least so much of the `depth`, and operands `worth` so many times the bytes that parts store and read.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+    worth: int
+
+
 @dataclass(frozen=True)
 class ProductTiles:
     """Tiles of products, and what they take; times are in products of a multiprocessor."""
@@ -282,6 +294,7 @@ class ProductTiles:
     alone: float  # of the time of a full round that blocks take which have more of a multiprocessor to themselves
     beginning: float  # while a block begins and ends
     added: float  # of an element that another part has, too
+    apart: PartsApart | None = None  # where a product has hardly any tiles, and a long depth
 
 
 class StreamTile(NamedTuple):

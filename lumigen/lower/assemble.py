@@ -395,9 +395,7 @@ class _Model:
                 self.kernel(b, plan, sizes, words, form.region) for b, plan, sizes in each
             )
             self.by_region[form.region] = _Lowered(candidate.plan, built, named)
-            own = self.special_kernels(candidate, words, form.region)
-            if own:
-                self.special[named[0].name] = own
+            self.special |= self.special_kernels(candidate, named, words, form.region)
         lowered = self.by_region[form.region]
         kernels = lowered.kernels
         actual = {names.get(new, new): old for new, old in form.binding}
@@ -446,14 +444,19 @@ class _Model:
         return made
 
     def special_kernels(
-        self, found: Candidate, words: Mapping[str, str], of: Region
-    ) -> tuple[_Special, ...]:
-        """For each architecture that has some, its own kernels of the same plan."""
-        return tuple(
-            (v.architecture, v.conditions, self.kernel(v.built, plan, v.sizes, words, of))
-            for v in self.device.variants(found, self.architectures)
-            for plan in found.plan.kernels
-        )
+        self,
+        found: Candidate,
+        general: tuple[LoweredKernel, ...],
+        words: Mapping[str, str],
+        of: Region,
+    ) -> dict[str, tuple[_Special, ...]]:
+        """For kernels that run everywhere, by name: those of each architecture that has its own of the same plan."""
+        out: dict[str, tuple[_Special, ...]] = {}
+        for v in self.device.variants(found, self.architectures):
+            name, plan = general[v.kernel].name, found.plan.kernels[v.kernel]
+            made = self.kernel(v.built, plan, v.sizes, words, of)
+            out[name] = (*out.get(name, ()), (v.architecture, v.conditions, made))
+        return out
 
     def to_align(
         self, program: TileProgram, actual: dict[Buffer, Buffer]
@@ -544,10 +547,13 @@ class _Model:
         return s.kernel.name, tuple(own.name for _, own in s.before), buffers
 
     def group(self, steps: list[_Step], place: dict[str, str]) -> Group:
-        """The launches of a region: its kernels, or before them those that may run instead."""
+        """The launches of a region: its kernels, or before them those with one that may run instead of another."""
         general = tuple(self.launch(s.kernel, s, place) for s in steps)
-        before = [(guard, self.launch(own, s, place)) for s in steps for guard, own in s.before]
-        special = (Variant(guard, (launch,)) for guard, launch in before)
+        special = (
+            Variant(guard, (*general[:i], self.launch(own, s, place), *general[i + 1 :]))
+            for i, s in enumerate(steps)
+            for guard, own in s.before
+        )
         return Group((*special, Variant(Guard(), general)), steps[0].repeats if steps else ())
 
     def launch(self, kernel: LoweredKernel, s: _Step, place: dict[str, str]) -> Launch:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, product
 
 from lumigen.condition import Cmp
 from lumigen.dtype import DType, f32
@@ -59,8 +59,9 @@ class Special:
 
 @dataclass(frozen=True)
 class SpecialKernel:
-    """A kernel that runs on one architecture, where conditions hold."""
+    """A kernel that runs on one architecture, where conditions hold, instead of a plan's kernel of this number."""
 
+    kernel: int
     architecture: str
     conditions: tuple[Cmp, ...]
     sizes: Schedule
@@ -146,14 +147,17 @@ class Device:
         raise LoweringFailed(step="lower", what=f"no plan is realised: {'; '.join(reasons)}")
 
     def variants(self, found: Candidate, architectures: Collection[str]) -> Iterator[SpecialKernel]:
-        """What runs instead of a plan's one kernel on some of these architectures, each in the order that it is asked.
+        """What runs instead of a plan's kernels on some of these architectures, each in the order that it is asked.
 
-        A schedule that `found` wants and that its builder refuses is the heuristic's.
+        Of several kernels only products have some: parts of a fold are for blocks without a copy engine. A schedule
+        that `found` wants and that its builder refuses is the heuristic's.
         """
-        if len(found.plan.kernels) != 1 or found.plan.region.native:
+        kernels, wanted = found.plan.kernels, iter(found.special)
+        if found.plan.region.native:
             return
-        (plan,), wanted = found.plan.kernels, iter(found.special)
-        for special in self.special:
+        alone = len(kernels) == 1
+        each = ((n, p) for n, p in enumerate(kernels) if alone or p.begins_with_product)
+        for (number, plan), special in product(each, self.special):
             if special.architecture not in architectures:
                 continue
             for conditions, heuristic in special.schedules(plan):
@@ -163,7 +167,7 @@ class Device:
                     own, built = heuristic, self.build(plan, heuristic)
                 if isinstance(built, Illegal):
                     raise LoweringFailed(step="variants", what=built.reason)
-                yield SpecialKernel(special.architecture, conditions, own, built)
+                yield SpecialKernel(number, special.architecture, conditions, own, built)
 
     def in_loops(self, region: Region) -> bool:
         """Whether a region runs as vector loops."""

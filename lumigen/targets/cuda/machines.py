@@ -14,6 +14,7 @@ from lumigen.machine import (
     Copies,
     Division,
     Grain,
+    PartsApart,
     ProductTile,
     ProductTiles,
     RadixTiles,
@@ -82,6 +83,7 @@ PRODUCTS = ProductTiles(
     alone=0.75,
     beginning=8e6,
     added=320,
+    apart=PartsApart(rows=128, columns=128, depth=512, worth=2),
 )
 STREAMS = StreamTiles(
     rows=64,  # 16 to a warp
