@@ -113,6 +113,7 @@ class CopiedRuns:
 
     itemsize: int  # bytes of an element that is multiplied as memory has it
     bytes: int  # of the shortest run that is copied; others are a multiple
+    vector: int  # bytes that a thread moves at once where neighbours lie side by side
     scattered: int  # times as long as to copy an operand does it take to gather its elements
     across: int  # the same of a map whose neighbours store neighbours, and read none
 
@@ -264,12 +265,14 @@ class ProductTile(NamedTuple):
 class PartsApart(NamedTuple):
     """Parts of a product's depth as a batch, for tiles of so many `rows` and `columns`, that a launch after it adds up.
 
-    A part has at least so much of the `depth`, and operands `worth` so many times the bytes that parts store and read.
+    A part has at least so much of the `depth`, in whole steps, and operands have `worth` times as many bytes as parts
+    store and read.
     """
 
     rows: int
     columns: int
     depth: int
+    step: int
     worth: int
 
 

@@ -56,8 +56,7 @@ def _count(found: Contraction, axes: tuple[Axis, ...], size: PartsApart, machine
     most = min(machine.multiprocessors // tiles, k // size.depth)
     if k < machine.products.long_part or 2 * m < size.rows or 4 * n < size.columns:
         return 1
-    line = size.rows // 2  # of the depth that is brought in at a time
-    parts = next((p for p in range(most, most // 2, -1) if k % (p * line) == 0), 1)
+    parts = next((p for p in range(most, most // 2, -1) if k % (p * size.step) == 0), 1)
     operands = batch * (m + n) * k * 2
     return parts if operands >= size.worth * 2 * f32.itemsize * parts * batch * m * n else 1
 

@@ -94,7 +94,7 @@ class Use:
         last, lanes = self.at[order[-1]], lanes_of(self.store, orders)
         varies = any(i.axes & lanes for i in self.at)
         along = [a.extent.estimate() for a in self.bound if last.coefficient(a) == 1]
-        long = any(n * self.source.dtype.itemsize >= runs.bytes for n in along)
+        long = any(n * self.source.dtype.itemsize >= runs.vector for n in along)
         return bool(last.axes & lanes) or long or not (varies or self.bound)
 
     def gains(self, order: Order, orders: Orders, runs: CopiedRuns) -> bool:

@@ -239,7 +239,9 @@ def _tile(each: Sequence[Fetched], m: int, machine: StreamingGpu) -> ClusterTile
         multiplied = rounds * shared * t.rows * t.columns * (depth * 100 / rate + copies.leaving)
         down, across = max(x.m for x in products), max(x.n for x in products)
         held = min(t.rows, down) + min(t.columns, across)  # the rest is outside the operands
-        useful = min(t.cluster, -(-down // t.rows)) * max(1, t.split)  # of a cluster: that have rows
+        useful = min(t.cluster, -(-down // t.rows)) * max(
+            1, t.split
+        )  # of a cluster: that have rows
         useful *= min(tiles, count * t.blocks // together)
         in_flight = useful * t.stages * copies.box * held
         busy = min(1.0, (in_flight / copies.in_flight) ** 0.5)

@@ -83,7 +83,7 @@ PRODUCTS = ProductTiles(
     alone=0.75,
     beginning=8e6,
     added=320,
-    apart=PartsApart(rows=128, columns=128, depth=512, worth=2),
+    apart=PartsApart(rows=128, columns=128, depth=512, step=64, worth=2),
 )
 STREAMS = StreamTiles(
     rows=64,  # 16 to a warp
@@ -155,7 +155,7 @@ SM_80 = StreamingGpu(
     accumulators=1,  # no kernel with more was seen to be faster than a launch for each
     storing=Storing(
         table=8,
-        few_columns=16,
+        few_columns=4,
         long_row=128,
         many_terms=1 << 20,
         short=1 << 20,  # blocks share long loops, as against the launches that storing takes
@@ -184,7 +184,7 @@ SM_80 = StreamingGpu(
     ),
     vectors=Vectors(window=8, least=4, divided=256, written=0, scanned=32, pieces=0),
     scans=ScanParts(workers=MULTIPROCESSORS, least=1 << 13, whole=256, fewest=4),
-    runs=CopiedRuns(itemsize=2, bytes=16, scattered=16, across=1),
+    runs=CopiedRuns(itemsize=2, bytes=8, vector=16, scattered=16, across=1),
     teams=TEAMS,
     multiprocessors=MULTIPROCESSORS,
     shared_bytes=99 * 1024,  # of the GPUs for consumers, on which kernels for sm_80 run too
