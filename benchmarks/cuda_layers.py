@@ -379,6 +379,14 @@ ROWS: dict[str, Row] = {
         (f16(8, 3, 224, 224), kernel(64, 3, 3, 3)),
     ),
     "conv_first_last": last(32, 224, 3, 64, 7, padding=3, stride=2),
+    "conv_enlarged": Row(
+        lambda f, x, w: f.conv2d(f.interpolate(x, scale_factor=2.0), w, padding=1),
+        (f16(2, 512, 64, 64), kernel(512, 512, 3, 3)),
+    ),
+    "conv_enlarged_small": Row(
+        lambda f, x, w: f.conv2d(f.interpolate(x, scale_factor=2.0), w, padding=1),
+        (f16(8, 256, 32, 32), kernel(128, 256, 3, 3)),
+    ),
     "conv_patches": Row(
         lambda f, x, w: f.conv2d(x, w, stride=16).flatten(2).transpose(1, 2),
         (f16(32, 3, 224, 224), kernel(768, 3, 16, 16)),

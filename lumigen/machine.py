@@ -116,6 +116,7 @@ class CopiedRuns:
     vector: int  # bytes that a thread moves at once where neighbours lie side by side
     scattered: int  # times as long as to copy an operand does it take to gather its elements
     across: int  # the same of a map whose neighbours store neighbours, and read none
+    again: int  # times that such a map reads an input, from which on a copy of it pays
 
 
 @dataclass(frozen=True)

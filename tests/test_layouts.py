@@ -158,8 +158,8 @@ def test_images_of_few_channels_get_some_of_zeros() -> None:
     net = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 16, 3))
     model, _ = _cuda_kernels(net, 2, 3, 9, 10)
     assert [dims for _, dims in _stored(model)] == [
-        (2, 9, 10, 8),
-        (16, 3, 3, 8),
+        (2, 9, 10, 4),
+        (16, 3, 3, 4),
         (2, 9, 10, 16),
         (2, 16, 7, 8),
     ]

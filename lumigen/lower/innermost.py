@@ -253,7 +253,7 @@ class _Space:
         for use, around in ((u, uses) for uses in maps for u in uses):
             b, size = use.source, volume_of(use.source.dims)
             times = sum(u.source is b and u.store is use.store for u in around)
-            again = times * volume_of(use.store.dst.dims) >= self.runs.scattered * size
+            again = times * volume_of(use.store.dst.dims) >= self.runs.again * size
             is_table = b.role is Role.WEIGHT or (b.role is Role.INPUT and again)
             if not is_table or b in self.fixed or b in orders:
                 continue

@@ -13,6 +13,7 @@ from itertools import permutations
 from math import prod
 
 from lumigen.index import Axis, Ix, Quotient, Remainder, ix
+from lumigen.lower.enlarged import store_enlarged
 from lumigen.lower.innermost import innermost, reads_of_copies
 from lumigen.lower.padded import pad_runs
 from lumigen.lower.parted import split_reduced
@@ -53,6 +54,7 @@ class Layouts:
 def choose_layouts(regions: tuple[Region, ...], runs: CopiedRuns | None) -> Layouts:
     """The regions with an order for each temporary; what products read through windows lies in `runs`."""
     if runs is not None:
+        regions = _before(*store_enlarged(regions, runs))
         regions = _before(*pad_runs(regions, runs))
     reads: dict[Buffer, list[_Use]] = {}
     for region in regions:

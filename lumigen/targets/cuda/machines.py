@@ -184,7 +184,7 @@ SM_80 = StreamingGpu(
     ),
     vectors=Vectors(window=8, least=4, divided=256, written=0, scanned=32, pieces=0),
     scans=ScanParts(workers=MULTIPROCESSORS, least=1 << 13, whole=256, fewest=4),
-    runs=CopiedRuns(itemsize=2, bytes=8, vector=16, scattered=16, across=1),
+    runs=CopiedRuns(itemsize=2, bytes=8, vector=16, scattered=16, across=1, again=4),
     teams=TEAMS,
     multiprocessors=MULTIPROCESSORS,
     shared_bytes=99 * 1024,  # of the GPUs for consumers, on which kernels for sm_80 run too
