@@ -289,6 +289,7 @@ class ProductTiles:
     small: tuple[tuple[int, ProductTile], ...]  # of 16 bits: for up to so deep a product
     narrow: int  # columns that a small tile has of a matrix with any number of rows
     stored: int  # neighbours of a row that one thread stores
+    line: int  # bytes of memory that move together
     most_parts: int
     long_part: int  # of depth: parts of more than this are divided further
     least_steps: int  # of a part: it should fill its ring

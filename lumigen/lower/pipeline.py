@@ -55,7 +55,6 @@ from lumigen.tile import (
 MATRIX_SITES = ("rows", "columns", "depth", "stages", "warp_rows", "warp_columns")
 SCALAR_SITES = ("rows", "columns", "depth", "thread_rows", "thread_columns")
 MOST = 2**31 - 2**16
-LINE = 128  # bytes of memory that a GPU moves together
 
 
 def pipeline(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Built:
@@ -184,7 +183,7 @@ def _program(
     m0, n0 = Axis("m0", m.extent), Axis("n0", n.extent)
     batch = extent_of(found.grid)
     among, own = tile // m_tiles // n_tiles, tile
-    if shares_lines(store, found, n):
+    if shares_lines(store, found, n, machine.products.line):
         among, own = tile % batch, tile // batch
     top.bind(m0, own % m_tiles * sizes["rows"])  # blocks side by side share columns
     top.bind(n0, own // m_tiles % n_tiles * sizes["columns"])
@@ -226,9 +225,9 @@ def _program(
     )
 
 
-def shares_lines(store: Store, found: Contraction, n: Axis) -> bool:
+def shares_lines(store: Store, found: Contraction, n: Axis, line: int) -> bool:
     """Whether a line of memory has columns of several batches, as of groups of channels: neighbours write it."""
-    if not found.grid or not n.extent.is_const or n.extent.const * store.dst.dtype.itemsize >= LINE:
+    if not found.grid or not n.extent.is_const or n.extent.const * store.dst.dtype.itemsize >= line:
         return False
     return address(store.dst, store.at).coefficient(found.grid[-1]) == n.extent
 

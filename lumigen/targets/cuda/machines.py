@@ -74,6 +74,7 @@ PRODUCTS = ProductTiles(
     ),
     narrow=32,
     stored=4,
+    line=128,
     most_parts=16,
     long_part=1 << 13,
     least_steps=4,

@@ -39,6 +39,7 @@ PRODUCTS = ProductTiles(
         ProductTile(8, 64, 32, 1, 8, 25, warps=(1, 2)),
     ),
     stored=1,
+    line=128,
     most_parts=1,  # threadgroups cannot read what others of the launch have stored
     long_part=NEVER,
     least_steps=4,
