@@ -64,6 +64,7 @@ class Storing:
     steps: (
         Steps | None
     )  # with which repeated values are weighed; none where no figures say that it pays
+    waits: bool = False  # whether a sum of what memory holds computes costly maps while it waits
 
 
 @dataclass(frozen=True)
@@ -335,6 +336,8 @@ class StreamTiles:
     steps_to_split: int  # of a fold that takes several times as long as the launch of the merge
     least_parts: int
     most_parts: int  # since the merge takes a result from all of them in turn
+    alone: int  # f32: of so many multiprocessors a block is alone
+    most_alone: int  # products that it has then at most
 
 
 @dataclass(frozen=True)

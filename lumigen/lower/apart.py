@@ -68,7 +68,7 @@ def _size(axes: Iterable[Axis]) -> int:
 def _in_parts(found: Contraction, region: Region, k: Axis, parts: int) -> tuple[Region, Region]:
     (store,) = region.stores
     taken = {b.name for b in region.buffers()} | {a.name for a in (*store.axes, k)}
-    part, inner = Axis(fresh("part", taken), ix(parts)), Axis(k.name, k.extent // parts)
+    part, inner = Axis(fresh("part0", taken), ix(parts)), Axis(k.name, k.extent // parts)
     body = substitute(found.reduce.body, {k: ix(part) * inner.extent + inner})
     kept = tuple(a for a in store.axes if a in (*found.grid, *found.m_axes, *found.n_axes))
     axes = (part, *kept)

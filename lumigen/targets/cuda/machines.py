@@ -116,6 +116,8 @@ STREAMS = StreamTiles(
     steps_to_split=16,
     least_parts=4,
     most_parts=32,
+    alone=8,
+    most_alone=1 << 18,
 )
 ROW_FOLDS = RowFoldTiles(
     one=((128, 128, 32, 4, 4), (64, 128, 64, 3, 4)),  # 32 rows of a warp read least for a product
@@ -172,6 +174,7 @@ SM_80 = StreamingGpu(
         row_of_fold=512,
         panels=False,
         steps=None,
+        waits=True,
     ),
     division=Division(
         lanes=MULTIPROCESSORS * 4096,  # four to each of a thousand threads of every multiprocessor

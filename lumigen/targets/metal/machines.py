@@ -84,6 +84,8 @@ STREAMS = (
         steps_to_split=16,
         least_parts=4,
         most_parts=32,
+        alone=8,
+        most_alone=1 << 30,
     )
 )
 ROW_FOLDS = RowFoldTiles(
