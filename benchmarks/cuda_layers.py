@@ -637,7 +637,10 @@ def figures(
     sets = input_sets(row)
     wide = [x.float() if x.is_floating_point() else x for x in sets[0]]
     exact = row.outputs(functional, *wide)
-    outs = [[torch.empty_like(y) for y in row.outputs(functional, *s)] for s in sets]
+    outs = [
+        [torch.empty_like(y, memory_format=torch.contiguous_format) for y in ys]
+        for ys in (row.outputs(functional, *s) for s in sets)
+    ]
     torch.cuda.synchronize()
 
     def ours(i: int) -> Callable[[], Any]:
