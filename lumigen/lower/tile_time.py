@@ -108,7 +108,7 @@ def fastest(found: Sequence[Contraction], element: DType, machine: Gpu) -> tuple
     tile, parts = min(choices, key=lambda choice: time(*choice))
     each = (count(tile, number) * parts if parts > 1 else 0 for number in range(len(found)))
     steps = -(-k // parts // tile.depth)  # a shorter ring leaves room for more blocks
-    shorter = tile._replace(stages=max(2, min(tile.stages, steps)))
+    shorter = tile._replace(stages=min(tile.stages, max(2, steps)))
     return tuple(sizes_of(shorter, parts_of) for parts_of in each)
 
 
