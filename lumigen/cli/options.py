@@ -18,7 +18,7 @@ from lumigen.importers.hugging_face import Opened, checked, is_checkpoint, open_
 from lumigen.importers.onnx import from_onnx
 from lumigen.importers.torch import from_pt2
 from lumigen.model_weights import DTYPES
-from lumigen.original import Checked, Difference
+from lumigen.original import Checked, Difference, kept
 from lumigen.target import HOST
 from lumigen.weights import Array, Weights, open_weights
 
@@ -45,20 +45,23 @@ class Assignment(click.ParamType[tuple[str, str]]):
         return name, text
 
 
-class DimOption(click.ParamType[tuple[str, int | tuple[int, int]]]):
-    """`batch=1..64` or `batch=4`."""
+class DimOption(click.ParamType[tuple[str, "int | tuple[int, int] | str"]]):
+    """`batch=1..64`, `batch=4`, or `batch=rows` where another size is the same."""
 
     name = "dim=least..greatest"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, int | tuple[int, int]]:
+    ) -> tuple[str, int | tuple[int, int] | str]:
         if isinstance(value, tuple):
             return value  # pyright: ignore[reportUnknownVariableType]  # click converts defaults twice
         name, _, text = str(value).rpartition("=")
         low, dots, high = text.partition("..")
+        if name and (text[:1].isalpha() or text[:1] == "_"):
+            return name, text
         if not name or not low.isdecimal() or bool(dots) != high.isdecimal():
-            self.fail(f"{value!r} is not of the form dim=1..64 or dim=4.", param, ctx)
+            expected = "dim=1..64, dim=4, or dim=other where two sizes are one"
+            self.fail(f"{value!r} is not of the form {expected}.", param, ctx)
         return name, (int(low), int(high)) if dots else int(low)
 
 
@@ -148,7 +151,7 @@ def _traced(function: F, *, required: bool) -> F:
             multiple=True,
             type=DimOption(),
             metavar="NAME=1..64",
-            help="A size of an imported model: its least and its greatest, or one number.",
+            help="A size of an imported model: its least and its greatest, one number, or another size that it equals.",
         ),
         click.option(
             "--trust", is_flag=True, help="Read a .pt2, which can run any code that is in it."
@@ -162,7 +165,7 @@ def _traced(function: F, *, required: bool) -> F:
             "--target",
             default=HOST.name,
             show_default=True,
-            help="The target: cpu, or cuda:sm_80,sm_90a. cuda alone is every architecture that lumigen supports.",
+            help="The target: cpu, metal, or cuda:sm_80,sm_90a. cuda alone is every architecture there is.",
         ),
         click.argument(
             "model_file", metavar="MODEL.py[:NAME]|MODEL.onnx|MODEL.pt2|DIR", required=required
@@ -213,7 +216,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print result
 
 
 Settings = tuple[tuple[str, str], ...]
-Dims = tuple[tuple[str, int | tuple[int, int]], ...]
+Dims = tuple[tuple[str, int | tuple[int, int] | str], ...]
 
 
 class Loaded(NamedTuple):
@@ -268,8 +271,9 @@ def load(
 
 
 def _checked(found: Opened) -> Checked:
-    """A checkpoint beside the module of transformers; its tests keep nothing of that."""
-    return Checked(tuple(Difference(**asdict(row)) for row in checked(found)), {})
+    """A checkpoint beside the module of transformers, a text in parts; its tests keep what a new context gives."""
+    rows = tuple(Difference(**asdict(row)) for row in checked(found))
+    return Checked(rows, kept(found.model))
 
 
 def refuse_weights(weights: str | None) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from lumigen.dtype import f32
 from lumigen.index import Axis, Ix, ix
 from lumigen.ops import Op
+from lumigen.program import SIDE_BY_SIDE
 from lumigen.region import (
     Buffer,
     Carried,
@@ -219,6 +220,17 @@ def _matrix(s: Stmt) -> str:
             return f"{s.acc} = {a} @ {b}{more} in {s.element}, {where}"
         case ForTile():
             return f"for {s.value.name} of {s.acc}{_rows((*s.more, *s.rows))}, {_ends(s)}"
+        case Fill():
+            return f"fill {s.dst} = {s.value:.9g}"
+        case Order() | OrderRows() | GroupPlaces() | GroupRows():
+            return _ordered(s)
+        case _:
+            return _streamed(s)
+
+
+def _ordered(s: Order | OrderRows | GroupPlaces | GroupRows) -> str:
+    """Places by the values there."""
+    match s:
         case Order():
             way = " from the greatest on" if s.descending else ""
             where = f"{s.place} in 0 .. {s.count}"
@@ -241,10 +253,6 @@ def _matrix(s: Stmt) -> str:
             where = f"{s.row} in 0 .. {s.row.extent}, {s.place} in 0 .. {s.place.extent}"
             how = f"{s.chunks} chunks, {', '.join(map(str, s.shared))}"
             return f"{s.dst} = {where} by {s.bits} bits of {show_expr(s.value)}{way} in {how}"
-        case Fill():
-            return f"fill {s.dst} = {s.value:.9g}"
-        case _:
-            return _streamed(s)
 
 
 def _grouped(s: GroupPlaces | GroupRows) -> str:
@@ -309,7 +317,7 @@ def _tile(t: Streamed) -> str:
 def _operand(o: Operand) -> str:
     if o.stride is None or o.source is None:
         return show_expr(o.value) if o.value is not None else "nothing"
-    what = ("paired panels of" if o.pairs else "panels of") if o.panels else "strides"
+    what = f"panels of{SIDE_BY_SIDE[o.side]}" if o.panels else "strides"
     return f"{_place(o.source, o.base)} {what} ({o.stride}, {o.k_stride})"
 
 
