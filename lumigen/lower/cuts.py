@@ -107,8 +107,8 @@ def computed_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
     of buffers all much smaller than it is, and so is what it is reduced to, so it never exists as a whole and is
     consumed tile by tile. Nor if all that becomes of the contraction are states of a row. Nor if all that reads it are
     products that are to compute it. Nor if integers that are read bound its loop, as a position does in a
-    cache: only the loop of the reduction leaves out what lies beyond them. Nor bytes that a product makes floats
-    of as it brings them in, where it does.
+    cache: only the loop of the reduction leaves out what lies beyond them. Nor bytes of a state that a product
+    makes floats of as it brings them in, where it does.
     Nor products of one row where their loop costs less than to store them.
     """
     return [_kept(g, f) for f, stays in _wanted_operands(g, skeletons, n) if not stays]
@@ -159,7 +159,9 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
             continue
         varying = any(free_axes(r) & set(bound) for r in walk([value]) if isinstance(r, Reduce))
         varying = varying and not _is_of_rows(skeletons, value, bound)
-        is_read = is_plain(value) or (storing.bytes and is_brought_in(value))
+        is_read = is_plain(value) or (
+            storing.bytes and is_brought_in(value) and _is_of_state(g, node)
+        )
         wanted = varying or (contracts and not is_read)
         # windows show a value again and again, which makes it no larger
         size = min(volume_of(node.shape), volume(free_axes(value)))
@@ -177,6 +179,12 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
             # a fold has a sum for each point of these, for each of the value's rows
             few = volume(set(axes) - free_axes(value)) <= storing.row_of_fold
             yield node, bounded or (is_short and few and is_scored(value))
+
+
+def _is_of_state(g: CutGraph, n: Node) -> bool:
+    """Whether it is a state in another type: of a cache a run reads as much as there is of a text."""
+    at = n.args[0].node if n.op is Op.CONTIGUOUS else n
+    return at.op is Op.STATE or any(e.node is at for _, e in g.graph.updates)
 
 
 def _is_of_rows(skeletons: Skeletons, value: Expr, bound: tuple[Axis, ...]) -> bool:
