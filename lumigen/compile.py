@@ -159,7 +159,7 @@ def lowered_to(
         architectures=target.architectures,
         pick=pick,
         made=made,
-        inlines=book.inlines if book.inlined else None,
+        flips=book.flips,
     )
     for k in lowered.kernels:
         verify_region(k.region, k.name)
