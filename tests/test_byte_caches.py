@@ -46,7 +46,8 @@ def lowered(target: str, dtype: DType) -> Compilation:
 def test_bytes_are_read_by_the_fold(target: str, dtype: DType) -> None:
     kernels = lowered(target, dtype).lowered.kernels
     of_bytes = [k for k in kernels if any(b.dtype is i8 for b in k.region.reads())]
-    assert [k.name.rpartition("_")[2] for k in of_bytes] == ["cascade"]
+    others = [k for k in of_bytes if all(s.dst.dtype is not i8 for s in k.region.stores)]
+    assert [k.name.rpartition("_")[2] for k in others] == ["cascade"]
 
 
 @pytest.mark.slow
