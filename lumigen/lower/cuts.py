@@ -38,7 +38,7 @@ from lumigen.lower.contractions import (
 from lumigen.lower.cut_graph import MONOIDS, CutGraph
 from lumigen.lower.guard import guard_reductions
 from lumigen.lower.join import fold_together
-from lumigen.lower.places import is_whole, is_widened
+from lumigen.lower.places import is_of_state, is_whole, is_widened
 from lumigen.lower.positions import bound_by, is_compared, picked_by
 from lumigen.lower.repeated import repeated
 from lumigen.lower.skeletons import Skeletons, becomes_states, is_only_folded, is_product
@@ -159,10 +159,8 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
             continue
         varying = any(free_axes(r) & set(bound) for r in walk([value]) if isinstance(r, Reduce))
         varying = varying and not _is_of_rows(skeletons, value, bound)
-        is_read = is_plain(value) or (
-            storing.bytes and is_brought_in(value) and _is_of_state(g, node)
-        )
-        wanted = varying or (contracts and not is_read)
+        in_bytes = storing.bytes and is_brought_in(value) and is_of_state(node, g.graph)
+        wanted = varying or (contracts and not (in_bytes or is_plain(value)))
         # windows show a value again and again, which makes it no larger
         size = min(volume_of(node.shape), volume(free_axes(value)))
         is_short = volume(bound) <= storing.short
@@ -179,12 +177,6 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
             # a fold has a sum for each point of these, for each of the value's rows
             few = volume(set(axes) - free_axes(value)) <= storing.row_of_fold
             yield node, bounded or (is_short and few and is_scored(value))
-
-
-def _is_of_state(g: CutGraph, n: Node) -> bool:
-    """Whether it is a state in another type: of a cache a run reads as much as there is of a text."""
-    at = n.args[0].node if n.op is Op.CONTIGUOUS else n
-    return at.op is Op.STATE or any(e.node is at for _, e in g.graph.updates)
 
 
 def _is_of_rows(skeletons: Skeletons, value: Expr, bound: tuple[Axis, ...]) -> bool:
