@@ -37,7 +37,7 @@ from lumigen.quantise import quantised
 
 DTYPES = {"f32": lg.f32, "f16": lg.f16, "bf16": lg.bf16}
 DECODERS = ("gpt2", "llama", "mistral", "qwen2", "qwen3")
-SECONDS = 1800  # of a row
+SECONDS = 3600  # of a row
 BLOCKS = ("", "q8", "q4")
 PROMPT, TOKENS = test_decoders.IDS[:5].tolist(), 12
 OnMetal = examples.OnGPU
