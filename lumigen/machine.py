@@ -55,6 +55,7 @@ class Storing:
     expansion: int  # an expanding factor is at least so many times larger than what it is made of or made into
     few_reads: int  # of a value that costs hardly more than what it is made of
     few_steps: int  # the same
+    integers: bool  # whether products of weights of 8 bits have kernels that add up integers
     unpacked: int  # steps in which a product makes floats of weights of fewer bytes, at most; 0: it never does
     after: int  # terms of a sum that each element of a product computes for itself; 0: a row does, any number
     row: int  # the longest row of accumulators, and of an inner operand, that stays on the chip
@@ -104,7 +105,9 @@ class Vectors:
     divided: int  # points of a factor of a reduced axis: fewer leave lanes of a loop over it idle
     written: int  # points of a short factor that conditions ask for: up to so many are written out
     scanned: int  # of a row that is scanned one element after the other; longer ones by vectors
+    integers: bool  # whether they store floats as integers, and make floats of sums of integers
     pieces: int  # points of an axis that a kernel may have a store for each of; 0: none
+    doubles: bool = False  # whether lanes have numbers of f64 beside those of f32
 
 
 @dataclass(frozen=True)
@@ -238,6 +241,7 @@ class Processor(Machine):
     """A processor, by its instruction set."""
 
     pairs: bool  # whether an instruction multiplies pairs of bf16
+    quads: bool  # whether an instruction multiplies four of them and adds up the products
     threads: int  # of a large machine, all of which should have something to do
     tiles: ThreadTiles
 

@@ -333,7 +333,7 @@ def test_what_no_plan_asks_for_is_read_by_a_target(name: str) -> None:
 def test_targets_name_their_machines() -> None:
     row = TARGETS["cpu"].target
     assert row.isas == tuple(m.name for m in MACHINES)
-    assert row.bf16_isas == ("avx512_bf16", "amx")
+    assert row.isas_of == {"bf16": ("avx512_bf16", "amx"), "i8": ("avx512_vnni", "amx")}
     assert {SM_80.name, SM_90A.name} <= set(TARGETS["cuda"].target.architectures)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from lumigen.condition import Cmp
-from lumigen.dtype import boolean, f32, f64, i32, i64
+from lumigen.dtype import FLOATS, DType, boolean, f32, f64, i32, i64
 from lumigen.emit import cxx
 from lumigen.emit.arithmetic import arithmetic, negated, unrounded, widened
 from lumigen.emit.dots import added, find_dot, is_of_bytes
@@ -48,7 +48,7 @@ from lumigen.index import (
 )
 from lumigen.intrinsics import INTRINSICS
 from lumigen.lower.phases import in_phases
-from lumigen.lower.scope import address, integers_read, is_per_lane
+from lumigen.lower.scope import address, adds_integers, integers_read, is_per_lane
 from lumigen.ops import Op
 from lumigen.region import (
     Buffer,
@@ -92,6 +92,7 @@ class Renderer:
 
     dims: Mapping[str, str]
     lanes: Axis | None = None
+    dtypes: frozenset[DType] = FLOATS  # of the numbers that lanes have
     lane_offset: str = ""  # the text of the lane number, inside code that runs lane by lane
     flushes: bool = False
     packets: Packets | None = None  # what may move whole, where the device does not see to it
@@ -99,6 +100,7 @@ class Renderer:
     wraps: bool = True  # signed integers do, which C++ leaves undefined and a switch defines
     place: str = WIDE  # the type in which places are computed
     widens: bool = False  # dims and axes, which are of a narrower type
+    integers: bool = False  # there are vectors of integers
     early: bool = False  # what conditions that are data choose is read before they are known
     uses: Uses = field(default_factory=Uses)  # what is spelled in a statement adds to them
 
@@ -184,7 +186,7 @@ class Renderer:
     def scalar(self, e: Expr) -> Text:
         again = shared(e)
         if again:
-            return self._with_names(e, again)
+            return self._with_names(e, again, lanes=None)
         if isinstance(e, Const):
             return Text(literal(e.value, e.dtype))
         if isinstance(e, Local):
@@ -217,16 +219,18 @@ class Renderer:
             return self._scalar_intrinsic(e)
         raise LoweringFailed(step="emit", what=f"no scalar form of {type(e).__name__}")
 
-    def _with_names(self, e: Expr, again: list[Expr]) -> Text:
+    def _with_names(self, e: Expr, again: list[Expr], lanes: Axis | None) -> Text:
         """The value of a function called in its place, which first computes what it uses more than once."""
         inside = replace(self, named=self.named + len(again))
         names: dict[Expr, Expr] = {}
         lines: list[str] = []
         for number, x in enumerate(again, self.named):
-            name, value = f"common{number}", inside.scalar(map_expr(x, names)).code
-            lines.append(f"const {computed_in(x.dtype)} {name} = {value};")
+            name, over = f"common{number}", lanes is not None and lanes in free_axes(x)
+            value = (inside.vector if over else inside.scalar)(map_expr(x, names)).code
+            kind = "auto" if over else computed_in(x.dtype)
+            lines.append(f"const {kind} {name} = {value};")
             names[x] = local(name, free_axes(x), x.dtype)
-        result = inside.scalar(map_expr(e, names)).code
+        result = (inside.scalar if lanes is None else inside.vector)(map_expr(e, names)).code
         return Text(f"[&] {{ {' '.join(lines)} return {result}; }}()")
 
     def _wrapping_sum(self, e: Ix) -> str:
@@ -316,6 +320,8 @@ class Renderer:
 
     def vector(self, e: Expr) -> Text:
         """The value over lanes, as a Vec; one that does not vary is spread over all lanes."""
+        if e.dtype is f64 and f64 in self.dtypes:
+            self.uses.headers.add("doubles.h")
         if self.packets is not None and self.lanes is not None:
             e = self.packets.aligned(e, self.lanes)
         if self.lanes is None or self.lanes not in free_axes(e):
@@ -325,6 +331,9 @@ class Renderer:
         early = self._early(e)
         if early is not None:
             return early
+        again = shared(e)
+        if again and not is_per_lane(e, self.lanes):
+            return self._with_names(e, again, self.lanes)
         if isinstance(e, Choose) and self._is_shared(e):
             if is_of_bytes(e):
                 sides = f"{self.vector(e.then).code}, {self.vector(e.otherwise).code}"
@@ -335,8 +344,8 @@ class Renderer:
         guarded = self._guarded(e)
         if guarded is not None:
             return guarded
-        if is_per_lane(e, self.lanes):
-            return Text(f"build_lanes({self._lane_by_lane(e)})")
+        if is_per_lane(e, self.lanes, self.dtypes):
+            return self._per_lane(e)
         if isinstance(e, Read):
             return self._load(e, suffix(e.source.dtype))
         if isinstance(e, Choose):
@@ -348,6 +357,56 @@ class Renderer:
         if isinstance(e, Intrinsic):
             return self._intrinsic(e)
         raise LoweringFailed(step="emit", what=f"no vector form of {type(e).__name__}")
+
+    def _per_lane(self, e: Expr) -> Text:
+        """What has no vector form of floats: sums of integers, or else each lane by itself."""
+        if (whole := self._whole_lanes(e)) is not None:
+            return Text(f"to_float({whole.code})")
+        build = "build_doubles" if e.dtype is f64 else "build_lanes"
+        return Text(f"{build}({self._lane_by_lane(e)})")
+
+    def _whole_lanes(self, e: Expr) -> Text | None:
+        """The integers of which a cast makes floats, where vectors add them up; those of a load it widens itself."""
+        is_cast = isinstance(e, Prim) and e.op is Op.CONTIGUOUS and e.dtype is f32
+        if not self.integers or not is_cast or integers_read(e) is not None:
+            return None
+        (whole,) = e.args
+        assert self.lanes is not None
+        return self.whole(whole) if adds_integers(whole, self.lanes) else None
+
+    def whole(self, e: Expr) -> Text:
+        """Integers of 32 bits over lanes, as an IVec."""
+        if self.lanes is None or self.lanes not in free_axes(e):
+            return Text(f"splat_int(static_cast<int32_t>({self.scalar(e).code}))")
+        if isinstance(e, Read):
+            return self._load_whole(e.source, e.at)
+        if isinstance(e, Index):
+            terms = [self._whole_term(atoms, factor) for atoms, factor in e.value.terms]
+            terms += [f"splat_int({e.value.const})"] if e.value.const else []
+            return Text(" + ".join(terms), SUM if len(terms) > 1 else PRODUCT)
+        assert isinstance(e, Prim)
+        a, b = map(self.whole, e.args)
+        if e.op is Op.ADD:
+            return Text(f"{a.code} + {b.code}", SUM)
+        return Text(f"{a.within(PRODUCT)} * {b.within(TIGHT)}", PRODUCT)
+
+    def _whole_term(self, atoms: tuple[Atom, ...], factor: int) -> str:
+        """A product of an integer of memory with what is the same in all lanes."""
+        varying = [a for a in atoms if self.lanes in of_atom(a).axes]
+        same = ix(factor)
+        for a in atoms:
+            same = same if a in varying else same * of_atom(a)
+        shared = f"splat_int(static_cast<int32_t>({self.index(same)}))"
+        if not varying:
+            return shared
+        (one,) = varying
+        assert isinstance(one, Lookup)
+        assert isinstance(one.source, Buffer)
+        loaded = self._load_whole(one.source, one.at).code
+        return loaded if same == 1 else f"{loaded} * {shared}"
+
+    def _load_whole(self, source: Buffer, at: tuple[Ix, ...]) -> Text:
+        return Text(f"load_int({self.pointer(source, address(source, at))}, {self.use('lanes')})")
 
     def _is_shared(self, e: Choose) -> bool:
         """Whether all lanes choose the same side."""
@@ -446,12 +505,13 @@ class Renderer:
 
     def _vector_prim(self, e: Prim) -> Text:
         if e.op is Op.CONTIGUOUS and e.args[0].dtype is boolean:
-            return Text(f"select({self.mask(e.args[0])}, splat(1.0f), splat(0.0f))")
+            one, none = (f"splat({literal(value, e.dtype)})" for value in (1, 0))
+            return Text(f"select({self.mask(e.args[0])}, {one}, {none})")
         if (integers := integers_read(e)) is not None:
             value = self._load(integers, "_widened")
             return Text(f"round_{e.dtype}({value.code})") if is_half(e.dtype) else value
         if e.op is Op.CONTIGUOUS:
-            value = self.vector(e.args[0])
+            value = self._as_wide(e, self.vector(e.args[0]))
             return Text(f"round_{e.dtype}({value.code})") if is_half(e.dtype) else value
         if self.packets is not None and (sum_ := added(e))[0] is not e:
             return Text(f"whole_sum({self.vector(sum_[0]).code}, {literal(sum_[1], f32)})")
@@ -459,7 +519,7 @@ class Renderer:
             return arithmetic(e, self.vector, may_fuse=True)
         if e.op is Op.EXP2 and self.flushes:
             return Text(f"exp2_flushed({self.vector(e.args[0]).code})")
-        whole = unrounded(e, lambda x: self.vector(x).code)
+        whole = unrounded(e, lambda x: self.vector(x).code, lanes=True)
         if whole is not None:
             return whole
         args = [self.vector(a) for a in e.args]
@@ -468,6 +528,14 @@ class Renderer:
         if e.op is Op.MOD:
             return Text(f"mod({args[0].code}, {args[1].code})")
         raise LoweringFailed(step="emit", what=f"no vector form of {e.op.value}")
+
+    @staticmethod
+    def _as_wide(e: Prim, text: Text) -> Text:
+        """Vectors of an operand as those of the result, which may be of doubles."""
+        is_wide, was_wide = (x.dtype is f64 for x in (e, e.args[0]))
+        if is_wide == was_wide:
+            return text
+        return Text(f"{'widen' if is_wide else 'narrow'}({text.code})")
 
     def dot(self, e: Expr) -> str | None:
         """What lanes of a product of small integers add up to; None of another value."""
@@ -493,7 +561,7 @@ class Renderer:
             return Text(f"mask_all({self.scalar(e).code})")
         if isinstance(e, Local):
             return Text(self.use(e.name), WORD)
-        if is_per_lane(e, self.lanes):
+        if is_per_lane(e, self.lanes, self.dtypes):
             return Text(f"mask_lanes({self._lane_by_lane(e)})")
         if isinstance(e, Holds):
             return all_of([self._condition(c.of_numerator(self.lanes).slack) for c in e.conditions])
@@ -504,7 +572,8 @@ class Renderer:
         if isinstance(e, Prim) and e.op is Op.MUL:
             return all_of([self.mask(a) for a in e.args])
         if isinstance(e, Prim) and e.op is Op.CONTIGUOUS:
-            return denied_mask(Text(f"eq({self.vector(e.args[0]).code}, splat(0.0f))"))
+            zero = literal(0, e.args[0].dtype)
+            return denied_mask(Text(f"eq({self.vector(e.args[0]).code}, splat({zero}))"))
         raise LoweringFailed(step="emit", what=f"no mask form of {type(e).__name__}")
 
     def _mask_less(self, e: Prim) -> Text:

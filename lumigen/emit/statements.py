@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from lumigen.dtype import DType, bf16, boolean, f16, f32
+from lumigen.dtype import FLOATS, DType, bf16, boolean, f16, f32, f64
 from lumigen.emit.expression import (
     PRODUCT,
     Renderer,
@@ -19,7 +19,7 @@ from lumigen.emit.lines import Lines, joined, used
 from lumigen.emit.packets import Packets
 from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, Ix, Lookup, ix
-from lumigen.lower.scope import address
+from lumigen.lower.scope import address, floats_of
 from lumigen.ops import Op
 from lumigen.region import Expr, Local, Monoid, Prim, Read, free_axes, index, prim
 from lumigen.tile import (
@@ -59,7 +59,9 @@ class Dialect:
     packs: bool  # loops over lanes are told whether vectors are packets
     warp: int  # threads that exchange directly
     together: int  # elements that a thread may have on their way from memory
+    dtypes: frozenset[DType] = FLOATS  # of the numbers that lanes have
     fused: bool = False  # a sum over lanes takes a product in with one step
+    integers: bool = False  # there are vectors of integers
     sums: int = (
         0  # lanes of which a thread has a sum of its own for each; of more it has fewer; 0: of any
     )
@@ -123,7 +125,14 @@ class Statements:
         wraps = self.dialect.wraps
         early = self.packets is not None
         return Renderer(
-            self.dims, lanes, packets=self.packets, wraps=wraps, place=self.place, early=early
+            self.dims,
+            lanes,
+            dtypes=self.dialect.dtypes,
+            packets=self.packets,
+            wraps=wraps,
+            place=self.place,
+            integers=self.dialect.integers,
+            early=early,
         )
 
     def statement(self, s: Stmt, r: Renderer) -> Lines:
@@ -281,10 +290,10 @@ class Statements:
         value = r.vector(s.value)
         if s.into in self.finished - self.of_teams:
             lanes = r.use("lanes")
-            value = Text(f"zero_tail({value.code}, {lanes}, {neutral(s.monoid, f32)})")
+            value = Text(f"zero_tail({value.code}, {lanes}, {neutral(s.monoid, s.into.dtype)})")
         elif s.monoid is Monoid.SUM:
-            return f"{name} = {r.vector(prim(Op.ADD, (s.into, s.value), f32)).code};"
-        return f"{name} = {_combine(s.monoid, name, value, f32, r.wraps)};"
+            return f"{name} = {r.vector(prim(Op.ADD, (s.into, s.value), s.into.dtype)).code};"
+        return f"{name} = {_combine(s.monoid, name, value, s.into.dtype, r.wraps)};"
 
     def _for(self, s: For, r: Renderer) -> Lines:
         if s.lanes and not s.dealt:
@@ -411,12 +420,23 @@ class Statements:
                 step="emit", what=f"a store to {s.dst} that is not affine in {s.lanes}"
             )
         where = r.pointer(s.dst, at)
+        if s.dst.dtype.is_int:
+            return self._store_whole(s, where, factor, r)
         if factor == 1:
             value, lanes = r.vector(s.value).code, r.moved(s.dst, at)
             return f"store{suffix(s.dst.dtype)}({where}, {value}, {lanes});"
         store = f"store_strided{suffix(s.dst.dtype)}"
         value, lanes = r.vector(s.value).code, r.use("lanes")
         return f"{store}({where}, {r.index(factor)}, {value}, {lanes});"
+
+    def _store_whole(self, s: StoreTile, where: str, factor: Ix, r: Renderer) -> str:
+        """Floats as integers, or integers that vectors have added up."""
+        floats, lanes = floats_of(s.value, s.dst.dtype, integers=True), r.use("lanes")
+        kind = s.dst.dtype.ctype
+        value = f"to_whole<{kind}>({r.vector(floats).code})" if floats else r.whole(s.value).code
+        if factor == 1:
+            return f"store_int({where}, {value}, {lanes});"
+        return f"store_strided_int({where}, {r.index(factor)}, {value}, {lanes});"
 
 
 def _folded_run(s: For) -> Accumulate | None:
@@ -445,7 +465,7 @@ def _terms(e: Expr) -> list[Expr]:
 
 def _is_product(e: Expr) -> bool:
     """Whether vectors multiply; a quotient is none."""
-    if not isinstance(e, Prim) or e.op is not Op.MUL or e.dtype is not f32:
+    if not isinstance(e, Prim) or e.op is not Op.MUL or not e.dtype.is_float:
         return False
     return not any((isinstance(x, Prim) and x.op is Op.RECIP) or x.dtype.is_bool for x in e.args)
 
@@ -486,7 +506,7 @@ def _combine(monoid: Monoid, name: str, value: Text, dtype: DType, wraps: bool) 
 
 def _type(dtype: DType, lanes: Axis | None) -> str:
     if lanes is not None:
-        return "Mask" if dtype is boolean else "Vec"
+        return "Mask" if dtype is boolean else "Doubles" if dtype is f64 else "Vec"
     return computed_in(dtype)
 
 

@@ -38,7 +38,7 @@ def across(plan: KernelPlan, sizes: Schedule, machine: Machine) -> Built:
     check(sizes, SITES)
     loops, teams, threads = Loops.of(plan), machine.teams, sizes["threads"]
     check_threads(threads, teams)
-    check_lanes(loops, threads)
+    check_lanes(loops, threads, machine.vectors)
     team = sizes["team"]
     if teams is None or not 1 <= team <= teams.warp or team & (team - 1) or threads % team:
         raise NotRealised(f"{team} of {threads} threads along the lanes")
@@ -118,7 +118,7 @@ def across_of(region: Region, machine: Machine) -> Across:
         return Across(0)
     if not all(_is_of(r, lane, store.axes) for r in found):
         return Across(0)
-    if lane_kind(region.stores, lane, team=True) != "lanes":
+    if lane_kind(region.stores, lane, machine.vectors, team=True) != "lanes":
         return Across(0)
     points = min(max(visited(r, a) for a in r.axes) for r in found)
     after = axes_after(region.stores, machine.vectors)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from lumigen.condition import Cmp
 from lumigen.cost import Cost, computed_in, cost
-from lumigen.dtype import DType, f32
-from lumigen.errors import SourceLocation
+from lumigen.dtype import DType, f32, i8
+from lumigen.errors import LoweringFailed, SourceLocation
 from lumigen.graph import Graph, tensor_of
 from lumigen.index import Dim, Ix, ix
 from lumigen.kernel_words import RESERVED
@@ -103,13 +103,13 @@ class LoweredKernel:
 
     @property
     def computes(self) -> DType:
-        """The type whose arithmetic bounds its speed: what a matrix instruction takes, else its widest floats."""
+        """The type whose arithmetic bounds its speed: what an instruction multiplies, else its widest floats."""
         for s in self.program.statements():
             match s:
                 case Contract(element=element) if element.bits == 16:
                     return element
-                case Mma(element=element) if element.bits == 16:
-                    return element
+                case Mma(element=element) if element is not f32:
+                    return i8 if element.is_int else element
                 case Multiply(b=tile) if tile.dtype.bits == 16:
                     return tile.dtype
                 case _:
@@ -478,6 +478,8 @@ class _Model:
             if panels is not None:
                 panels = replace(panels, base=part.base + panels.base)
             b = part.weight
+        if b in self.permuted and panels is not None:
+            raise LoweringFailed(step="assemble", what=f"{b.name} in two layouts")
         b, panels = self.permuted.get(b, (b, panels))
         if (b.name, panels) in self.stored:
             return self.stored[b.name, panels]

@@ -166,8 +166,19 @@ def is_product_of_one_row(
         return False
     a, b = (free_axes(f) & set(free) for f in factors)
     matrix = factors[0] if b < a else factors[1]
-    held = isinstance(matrix, Read) and matrix.source.role is Role.WEIGHT
-    return held and (b < a or a < b)
+    found = integer_read(matrix)
+    source = found[0] if found else matrix.source if isinstance(matrix, Read) else None
+    return source is not None and source.role is Role.WEIGHT and (b < a or a < b)
+
+
+def integer_read(e: Expr) -> tuple[Buffer, tuple[Ix, ...]] | None:
+    """The integer of memory that a value is, read as an index reads it: where it lies. None of any other value."""
+    terms = e.value.terms if isinstance(e, Index) and e.value.const == 0 else ()
+    match terms:
+        case (((Lookup(source=Buffer() as source, at=at),), 1),):
+            return source, at
+        case _:
+            return None
 
 
 def multiplies_weights(value: Expr) -> bool:

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, combinations
 
-from lumigen.dtype import computed
+from lumigen.dtype import DType, computed, i8, i32, u8
 from lumigen.graph import Node
 from lumigen.index import Axis
+from lumigen.lower.contract import find_products
 from lumigen.lower.contractions import (
     contractions_beside,
     has_nested_contraction,
@@ -262,16 +263,25 @@ def whole_numbers_beside_contractions(g: CutGraph, skeletons: Skeletons) -> list
     """Reductions of integers or truth values in a region that holds a contraction.
 
     What is behind a tile of products is computed in vectors, which add up floats alone. Not where a skeleton folds
-    the whole, which carries those integers that floats hold exactly.
+    the whole, which carries those integers that floats hold exactly, nor where products of integers have tiles.
     """
     out: dict[Node, None] = {}
     for root in g.roots():
         inner = [n for n in g.inside(root) if n.op in MONOIDS]
         whole = [n for n in inner if not n.dtype.is_float and n is not root]
+        whole = [n for n in whole if not _has_kernel(g, skeletons, n)]
         contracts = any(n.op is Op.SUM_REDUCE and is_product(g, skeletons, n) for n in inner)
         if whole and contracts and not skeletons.runs_whole(g.region(root)):
             out.update(dict.fromkeys(whole))
     return list(out)
+
+
+def _has_kernel(g: CutGraph, skeletons: Skeletons, n: Node) -> bool:
+    """Whether it is a product of integers with a tile."""
+    if not skeletons.storing.integers or not is_product(g, skeletons, n):
+        return False
+    (store,) = g.region(n).stores
+    return find_products(store, one_row=skeletons.one_row, integers=True) is not None
 
 
 def reductions_of_versions(g: CutGraph, skeletons: Skeletons) -> list[Node]:
@@ -599,12 +609,13 @@ def _contracted(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
 def _kept(g: CutGraph, n: Node) -> Node:
     """What is stored of an operand: what it is made of, where that is less and loses no number.
 
-    What a cast of 16 bits to f32 widens: it is rounded as its dtype says, and products take it as it is. And where a
+    What a cast of 16 bits to f32 widens, or of 8 bits to i32: it is rounded as its dtype says, and products take it as
+    it is. And where a
     truth value chooses from fewer elements than the operand has itself, those: so they are chosen as they are read, by
     rows of a gather or places of a scatter.
     """
     numbers = [a.node for a in n.args if not a.dtype.is_bool]
-    if n.op is Op.CONTIGUOUS and n.args[0].dtype is not n.dtype is computed(n.args[0].dtype):
+    if n.op is Op.CONTIGUOUS and _widens(n.args[0].dtype, n.dtype):
         (x,) = numbers
         is_less = volume_of(x.shape) <= volume_of(n.shape)
     elif n.op is Op.MUL and len(n.args) > len(numbers) == 1:
@@ -615,6 +626,11 @@ def _kept(g: CutGraph, n: Node) -> Node:
         return n
     is_stored = x in g.cut or x.op in SOURCES
     return _kept(g, x) if is_less and not is_stored else n
+
+
+def _widens(narrow: DType, wide: DType) -> bool:
+    """Whether a cast loses nothing, and products take the narrower numbers as well."""
+    return narrow is not wide and (computed(narrow) is wide or (narrow in (i8, u8) and wide is i32))
 
 
 def _innermost(g: CutGraph, nodes: list[Node]) -> list[Node]:

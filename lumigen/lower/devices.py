@@ -176,7 +176,8 @@ class Device:
         """How many columns of a tile of products lie side by side; 0 in vector loops."""
         if self.in_loops(region):
             return 0
-        found = find_products(region.stores[0], one_row=True, statistics=True)
+        integers = self.machine.storing.integers
+        found = find_products(region.stores[0], one_row=True, statistics=True, integers=integers)
         if found is not None and len(found.each) > self.machine.accumulators:
             return 0
         axes = region.stores[0].axes if found is None else found.each[0].n_axes

@@ -125,7 +125,11 @@ def candidates_of_threads(
         parts = tuple(schedule_of_panels(found, machine) for found in grids)
         plan = RegionPlan(region, (plan_beside(region, grids, machine),))
         yield Candidate(plan, (Schedule("side_by_side", (), parts=parts),))
-    products = None if others else find_products(store, one_row=True, statistics=True)
+    products = (
+        None
+        if others
+        else find_products(store, one_row=True, statistics=True, integers=machine.storing.integers)
+    )
     if products is not None and computes_in_tiles(products, machine):
         sizes = schedule_of_tiles(products, machine)
         plan = products.plan(region, machine, alone=False)

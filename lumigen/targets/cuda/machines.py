@@ -162,6 +162,7 @@ SM_80 = StreamingGpu(
         expansion=2,
         few_reads=4,
         few_steps=12,
+        integers=False,
         unpacked=0,
         after=8,
         row=256,
@@ -180,7 +181,9 @@ SM_80 = StreamingGpu(
         idle=2,
         worth=8,
     ),
-    vectors=Vectors(window=8, least=4, divided=256, written=0, scanned=32, pieces=0),
+    vectors=Vectors(
+        window=8, least=4, divided=256, written=0, scanned=32, integers=False, pieces=0
+    ),
     scans=ScanParts(workers=MULTIPROCESSORS, least=1 << 13, whole=256, fewest=4),
     runs=CopiedRuns(itemsize=2, bytes=16, scattered=16, across=1),
     teams=TEAMS,

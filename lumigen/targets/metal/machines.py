@@ -146,6 +146,7 @@ APPLE7 = StreamingGpu(
         expansion=2,
         few_reads=4,
         few_steps=12,
+        integers=False,
         unpacked=0,
         after=8,
         row=256,
@@ -164,7 +165,9 @@ APPLE7 = StreamingGpu(
         idle=2,
         worth=8,
     ),
-    vectors=Vectors(window=8, least=4, divided=256, written=0, scanned=32, pieces=0),
+    vectors=Vectors(
+        window=8, least=4, divided=256, written=0, scanned=32, integers=False, pieces=0
+    ),
     scans=ScanParts(workers=CORES, least=1 << 13, whole=256, fewest=4),
     runs=None,
     teams=TEAMS,
