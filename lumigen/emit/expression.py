@@ -371,12 +371,11 @@ class Renderer:
 
     def _whole_lanes(self, e: Expr) -> Text | None:
         """The integers of which a cast makes floats, where vectors add them up; those of a load it widens itself."""
-        is_cast = isinstance(e, Prim) and e.op is Op.CONTIGUOUS and e.dtype is f32
-        if not self.integers or not is_cast or integers_read(e) is not None:
+        if not self.integers or self.lanes is None or not isinstance(e, Prim):
             return None
-        (whole,) = e.args
-        assert self.lanes is not None
-        return self.whole(whole) if adds_integers(whole, self.lanes) else None
+        if e.op is not Op.CONTIGUOUS or e.dtype is not f32 or integers_read(e) is not None:
+            return None
+        return self.whole(e.args[0]) if adds_integers(e.args[0], self.lanes) else None
 
     def whole(self, e: Expr) -> Text:
         """Integers of 32 bits over lanes, as an IVec."""

@@ -174,8 +174,9 @@ def adds_integers(e: Expr, lanes: Axis) -> bool:
 
 
 def _lies_along(source: Hashable, at: tuple[Ix, ...], lanes: Axis) -> bool:
-    in_memory = isinstance(source, Buffer) and source.dtype is i32
-    return in_memory and address(source, at).coefficient(lanes) == 1
+    if not isinstance(source, Buffer) or source.dtype is not i32:
+        return False
+    return address(source, at).coefficient(lanes) == 1
 
 
 def _multiplies_one(atoms: tuple[Atom, ...], lanes: Axis) -> bool:

@@ -569,5 +569,6 @@ def _in_vectors(s: StoreTile) -> bool:
     """Whether vectors store it: floats, or what they make integers of, or i32 that they add up."""
     if not s.dst.dtype.is_int or s.dst.dtype is i32:
         return s.dst.dtype is i32 or computed(s.dst.dtype) in (f32, f64)
-    is_cast = isinstance(s.value, Prim) and s.value.op is Op.CONTIGUOUS
-    return is_cast and s.dst.dtype.bits == 8 and s.value.args[0].dtype is f32
+    if not isinstance(s.value, Prim) or s.value.op is not Op.CONTIGUOUS:
+        return False
+    return s.dst.dtype.bits == 8 and s.value.args[0].dtype is f32

@@ -55,8 +55,10 @@ LUMIGEN_INLINE void store_int(int8_t* p, IVec a, AllLanes) {
 LUMIGEN_INLINE void store_int(int8_t* p, IVec a, FirstLanes l) {
   _mm512_mask_cvtepi32_storeu_epi8(p, lane_bits(l), a.v);
 }
-template <class Lanes>
-LUMIGEN_INLINE void store_int(uint8_t* p, IVec a, Lanes lanes) {
+LUMIGEN_INLINE void store_int(uint8_t* p, IVec a, AllLanes lanes) {
+  store_int(reinterpret_cast<int8_t*>(p), a, lanes);
+}
+LUMIGEN_INLINE void store_int(uint8_t* p, IVec a, FirstLanes lanes) {
   store_int(reinterpret_cast<int8_t*>(p), a, lanes);
 }
 
