@@ -66,6 +66,7 @@ class Storing:
     steps: (
         Steps | None
     )  # with which repeated values are weighed; none where no figures say that it pays
+    waits: bool = False  # whether a sum of what memory holds computes costly maps while it waits
 
 
 @dataclass(frozen=True)
@@ -117,8 +118,10 @@ class CopiedRuns:
 
     itemsize: int  # bytes of an element that is multiplied as memory has it
     bytes: int  # of the shortest run that is copied; others are a multiple
+    vector: int  # bytes that a thread moves at once where neighbours lie side by side
     scattered: int  # times as long as to copy an operand does it take to gather its elements
     across: int  # the same of a map whose neighbours store neighbours, and read none
+    again: int  # times that such a map reads an input, from which on a copy of it pays
 
 
 @dataclass(frozen=True)
@@ -266,6 +269,20 @@ class ProductTile(NamedTuple):
     each: tuple[int, int] = (0, 0)
 
 
+class PartsApart(NamedTuple):
+    """Parts of a product's depth as a batch, for tiles of so many `rows` and `columns`, that a launch after it adds up.
+
+    A part has at least so much of the `depth`, in whole steps, and operands have `worth` times as many bytes as parts
+    store and read.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+    step: int
+    worth: int
+
+
 @dataclass(frozen=True)
 class ProductTiles:
     """Tiles of products, and what they take; times are in products of a multiprocessor."""
@@ -278,6 +295,7 @@ class ProductTiles:
     small: tuple[tuple[int, ProductTile], ...]  # of 16 bits: for up to so deep a product
     narrow: int  # columns that a small tile has of a matrix with any number of rows
     stored: int  # neighbours of a row that one thread stores
+    line: int  # bytes of memory that move together
     most_parts: int
     long_part: int  # of depth: parts of more than this are divided further
     least_steps: int  # of a part: it should fill its ring
@@ -287,6 +305,7 @@ class ProductTiles:
     alone: float  # of the time of a full round that blocks take which have more of a multiprocessor to themselves
     beginning: float  # while a block begins and ends
     added: float  # of an element that another part has, too
+    apart: PartsApart | None = None  # where a product has hardly any tiles, and a long depth
 
 
 class StreamTile(NamedTuple):
@@ -322,6 +341,8 @@ class StreamTiles:
     steps_to_split: int  # of a fold that takes several times as long as the launch of the merge
     least_parts: int
     most_parts: int  # since the merge takes a result from all of them in turn
+    alone: int  # f32: of so many multiprocessors a block is alone
+    most_alone: int  # products that it has then at most
 
 
 @dataclass(frozen=True)

@@ -333,7 +333,11 @@ def refused_whole(g: CutGraph, skeletons: Skeletons) -> list[Node]:
                 out.update(dict.fromkeys(whole))
                 continue
             reductions = [n for n in g.inside(root) if n.op in MONOIDS]
-            operands = [f for n in reductions for f in _contracted(g, skeletons, n)]
+            operands = [
+                _read_once(g, skeletons, n, f)
+                for n in reductions
+                for f in _contracted(g, skeletons, n)
+            ]
             innermost = _innermost(g, operands)
             out.update(dict.fromkeys([_kept(g, f) for f in innermost] or inner))
         elif nested and root not in g.cut and not _shown_whole(g, skeletons, root):
@@ -629,6 +633,22 @@ def _kept(g: CutGraph, n: Node) -> Node:
         return n
     is_stored = x in g.cut or x.op in SOURCES
     return _kept(g, x) if is_less and not is_stored else n
+
+
+def _read_once(g: CutGraph, skeletons: Skeletons, n: Node, f: Node) -> Node:
+    """The product that an operand of a reduction is a costly map of, where a sum computes the map as it reads it.
+
+    In a tile of products the map would keep matrix instructions waiting.
+    """
+    inside = g.inside(f)
+    products = [x for x in inside if x.op is Op.SUM_REDUCE and is_product(g, skeletons, x)]
+    costly = any(x.op in TRANSCENDENTALS for x in inside)
+    if not skeletons.storing.waits or len(products) != 1 or not costly:
+        return f
+    (p,) = products
+    others = any(x.op in MONOIDS for x in inside if x is not p) or is_product(g, skeletons, n)
+    alone = set(g.users[f]) == {n} and volume_of(p.shape) == volume_of(f.shape)
+    return p if alone and not others else f
 
 
 def _widens(narrow: DType, wide: DType) -> bool:
