@@ -203,7 +203,7 @@ is of {date}, {of}.
 def page(
     ran: list[Part], found: dict[str, dict[str, str]], seed: int, every: int, sampled: int
 ) -> str:
-    of = "all of them" if every == 1 else f"one in {every} of them"
+    of = "all of each kind that it has" if every == 1 else f"one in {every} of them"
     text = HEAD.format(seed=seed, date=datetime.now(UTC).date(), of=of)
     reasons: list[str] = []
     for name, wrong in found.items():
