@@ -8,7 +8,7 @@ they share:
     out[4*n], ... out[4*n + 3] = sum over k of x[k]*w[4*n, k], ... sum over k of x[k]*w[4*n + 3, k]
 
 Where memory gives the elements of a row faster than the ones that rows share come from a cache, as where the first are
-of fewer bytes, the second would be what a team waits for.
+of a byte or less, the second would be what a team waits for.
 """
 
 from __future__ import annotations
@@ -64,7 +64,10 @@ def _halves(count: int) -> list[int]:
 
 
 def _share(r: Reduce, row: Axis, batch: list[Axis]) -> bool:
-    """Whether terms of several rows read the same along memory, and it takes more bytes than what each row has."""
+    """Whether terms of several rows read the same along memory, and each row has bytes or bits of its own.
+
+    Rows of 16 bits are for a team each: it has a whole row on its way at once, and waits for memory alone.
+    """
     if r.dtype is not f32 or r.where or row not in free_axes(r):
         return False
     own, shared = list[int](), list[int]()
@@ -78,7 +81,7 @@ def _share(r: Reduce, row: Axis, batch: list[Axis]) -> bool:
             own.append(e.source.dtype.itemsize)
         elif along:
             shared.append(e.source.dtype.itemsize)
-    return bool(own and shared) and min(own) < max(shared)
+    return bool(own and shared) and min(own) == 1 < max(shared)
 
 
 def _moved(store: Store, to: dict[Axis, Ix], outer: Axis) -> Store:
