@@ -1,4 +1,4 @@
-"""Attention over a cache of bytes on a CPU: no copy of it in floats is stored, and the kernels compute what the graph means."""
+"""Attention over a cache of bytes on a CPU: it is not stored in floats, and kernels compute what the graph means."""
 
 from __future__ import annotations
 
