@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, combinations
 
-from lumigen.dtype import DType, computed, i8, i32, u8
+from lumigen.dtype import DType, computed, f32, i8, i32, u8
 from lumigen.graph import Node
 from lumigen.index import Axis
 from lumigen.lower.contract import find_products
@@ -670,12 +670,17 @@ def _with_own_map(g: CutGraph, n: Node) -> Node:
         if m.op in MONOIDS or m.op is Op.NATIVE or volume_of(m.shape) > size or m in g.cut:
             break
         waiting.remove(m)
-        if not waiting and m.dtype is n.dtype:
+        if not waiting and _is_as_wide(m, n):
             last = m
         elif m in shown:
             break
         waiting |= set(g.users[m])
     return last
+
+
+def _is_as_wide(m: Node, n: Node) -> bool:
+    """Whether to store a map of a product takes what the product itself does, or floats for integers of 32 bits."""
+    return m.dtype is n.dtype or (n.dtype is i32 and m.dtype is f32)
 
 
 def _with_map(
@@ -692,7 +697,7 @@ def _with_map(
     last = n
     for user in g.inside(root):
         made_of = [b for b in g.beside(user) if b in beside]
-        is_map = made_of == [n] and user.dtype is n.dtype and user is not root
+        is_map = made_of == [n] and _is_as_wide(user, n) and user is not root
         if is_map and volume_of(user.shape) <= volume_of(n.shape) and fits(user):
             last = user
     return n if n in g.beside(root, stored=last) else last
