@@ -74,6 +74,15 @@ class WeightInfo:
 
 
 @dataclass(frozen=True)
+class FormatInfo:
+    """A weight that is read as fields, called `weight.field`: its format, and how many numbers it stands for."""
+
+    weight: str
+    kind: str
+    count: int
+
+
+@dataclass(frozen=True)
 class StateInfo:
     """A state, as each context keeps it."""
 
@@ -491,6 +500,7 @@ class CompiledModel:
         None  # makes the weights that its outputs are called as, when a model is opened
     )
     text: TextProgram | None = None  # an application that continues texts
+    formats: tuple[FormatInfo, ...] = ()  # of weights that are read as fields
 
     @property
     def every_program(self) -> tuple[Program, ...]:

@@ -21,6 +21,7 @@ from lumigen.lower.axes import unify_axes
 from lumigen.lower.built import Built
 from lumigen.lower.canonical import Canonical, asked_once, canonical, with_buffers
 from lumigen.lower.devices import Device, Pick, heuristic
+from lumigen.lower.flips import HEURISTIC, Flips
 from lumigen.lower.in_place import in_place
 from lumigen.lower.join import join_regions
 from lumigen.lower.join_grids import join_grids
@@ -33,7 +34,7 @@ from lumigen.lower.operand_names import (
     named_slots,
     operand_names,
 )
-from lumigen.lower.partition import Inlines, partition
+from lumigen.lower.partition import partition
 from lumigen.lower.parts import Part, take_parts
 from lumigen.lower.periodic import periodic
 from lumigen.lower.pieces_in_place import place_pieces
@@ -174,14 +175,14 @@ def assemble(
     architectures: tuple[str, ...] = (),
     pick: Pick = heuristic,
     made: Graph | None = None,
-    inlines: Inlines | None = None,
+    flips: Flips = HEURISTIC,
 ) -> LoweredModel:
     """Lower every entry of a model; temporaries of f32 are stored as `dtype`.
 
     Each of `architectures` may have kernels of its own, with a guard. `pick` says which candidate a region runs as.
     `made` computes weights of the entries from the others, by their names.
     """
-    return CutUp.of(entries, device, dtype, architectures, made, inlines).lowered(pick)
+    return CutUp.of(entries, device, dtype, architectures, made, flips).lowered(pick)
 
 
 @dataclass(frozen=True)
@@ -199,11 +200,11 @@ class CutUp:
         dtype: DType,
         architectures: tuple[str, ...],
         made: Graph | None = None,
-        inlines: Inlines | None = None,
+        flips: Flips = HEURISTIC,
     ) -> CutUp:
-        """The regions of all entries, and of what weights are `made` by; `inlines` as `partition` has it."""
+        """The regions of all entries, and of what weights are `made` by; `flips` are not the heuristic's."""
         names = frozenset(name for name, _ in made.outputs) if made else frozenset[str]()
-        model = _Model(device, dtype, architectures, made=names, inlines=inlines)
+        model = _Model(device, dtype, architectures, made=names, flips=flips)
         cut = tuple((name, graph, model.prepare(graph)) for name, graph in entries)
         return CutUp(model, cut, (made, model.prepare(made)) if made else None)
 
@@ -250,7 +251,7 @@ class _Lowered:
         return (*self.plan.temps, *(t for b in self.built for t in b.temps))
 
 
-_Special = tuple[str, tuple[Cmp, ...], LoweredKernel]  # for an architecture, where conditions hold
+_Special = tuple[tuple[str, ...], tuple[Cmp, ...], LoweredKernel]  # by features and conditions
 
 
 @dataclass
@@ -297,7 +298,7 @@ class _Model:
     )
     counters: int = 0
     made: frozenset[str] = frozenset()  # the weights that are in no file
-    inlines: Inlines | None = None
+    flips: Flips = HEURISTIC
     skeletons: Skeletons = field(init=False)
     beside: Callable[[Region], bool] = field(init=False)
 
@@ -314,9 +315,10 @@ class _Model:
 
     def prepare(self, graph: Graph) -> _Prepared:
         """The regions of an entry; operands of kernels are called after those of all entries."""
-        regions = partition(graph, self.skeletons, self.inlines)
+        flips = self.flips
+        regions = partition(graph, self.skeletons, flips.inlined)
         regions = retype_temporaries(regions, self.dtype)
-        layouts = choose_layouts(regions, self.device.machine.runs)
+        layouts = choose_layouts(regions, self.device.machine.runs, flips.in_order)
         self.permuted |= layouts.packed
         regions = self.sliced(layouts.regions)
         regions = join_regions(
@@ -325,8 +327,9 @@ class _Model:
             lambda region: self.device.runs_whole(region, f32),
             self.whole,
             self.device.selects,
+            flips.apart,
         )
-        regions = join_grids(regions, self.skeletons.in_loops, self.beside, self.whole)
+        regions = join_grids(regions, self.skeletons.in_loops, self.beside, self.whole, flips.apart)
         regions = place_pieces(regions, self.skeletons.in_loops)
         labels = labels_of(graph, regions)
         forms: list[tuple[Region, Canonical, tuple[Repeat, ...]]] = []
@@ -395,9 +398,8 @@ class _Model:
                 self.kernel(b, plan, sizes, words, form.region) for b, plan, sizes in each
             )
             self.by_region[form.region] = _Lowered(candidate.plan, built, named)
-            own = self.special_kernels(candidate, words, form.region)
-            if own:
-                self.special[named[0].name] = own
+            own = self.special_kernels(candidate, built, words, form.region)
+            self.special[named[0].name] = own
         lowered = self.by_region[form.region]
         kernels = lowered.kernels
         actual = {names.get(new, new): old for new, old in form.binding}
@@ -416,8 +418,8 @@ class _Model:
         for kernel in kernels:
             bound = {b: actual[b] for b in kernel.program.args}
             before = tuple(
-                (Guard(conditions, (architecture,), aligned), own)
-                for architecture, conditions, own in self.special.get(kernel.name, ())
+                (Guard(conditions, features, aligned), own)
+                for features, conditions, own in self.special.get(kernel.name, ())
                 if (aligned := self.to_align(own.program, bound)) is not None
             )
             for line in region.lines:
@@ -446,13 +448,12 @@ class _Model:
         return made
 
     def special_kernels(
-        self, found: Candidate, words: Mapping[str, str], of: Region
+        self, found: Candidate, built: tuple[Built, ...], words: Mapping[str, str], of: Region
     ) -> tuple[_Special, ...]:
-        """For each architecture that has some, its own kernels of the same plan."""
+        """Those of architectures, and those for dims up to some bound."""
         return tuple(
-            (v.architecture, v.conditions, self.kernel(v.built, plan, v.sizes, words, of))
-            for v in self.device.variants(found, self.architectures)
-            for plan in found.plan.kernels
+            (v.features, v.conditions, self.kernel(v.built, v.plan, v.sizes, words, of))
+            for v in self.device.instead(found, built, self.architectures)
         )
 
     def to_align(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from lumigen.dtype import DType, bf16, f32
+from lumigen.dtype import DType, bf16, f32, i8, u8
 from lumigen.index import Axis, Ix, Lookup, extent_of, product
 from lumigen.machine import Storing
 from lumigen.ops import TRANSCENDENTALS, Op
@@ -43,6 +43,16 @@ def is_plain(e: Expr) -> bool:
             isinstance(e.condition, Holds) and is_plain(e.then) and isinstance(e.otherwise, Const)
         )
     return isinstance(e, Read | Const | Index)
+
+
+def is_brought_in(e: Expr) -> bool:
+    """Whether the value is plain, but that integers of a byte in memory become floats, which is exact."""
+    if isinstance(e, Choose) and isinstance(e.condition, Holds) and isinstance(e.otherwise, Const):
+        return is_brought_in(e.then)
+    if isinstance(e, Prim) and e.op is Op.CONTIGUOUS and e.dtype is f32:
+        (e,) = e.args
+        return isinstance(e, Read) and e.source.dtype in (i8, u8)
+    return is_plain(e)
 
 
 def is_cheap(e: Expr, storing: Storing) -> bool:

@@ -21,6 +21,7 @@ from lumigen.lower.contractions import (
     has_nested_reduction,
     holds_scores,
     is_bounded_by_data,
+    is_brought_in,
     is_contraction,
     is_expanding,
     is_folded,
@@ -106,7 +107,8 @@ def computed_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
     of buffers all much smaller than it is, and so is what it is reduced to, so it never exists as a whole and is
     consumed tile by tile. Nor if all that becomes of the contraction are states of a row. Nor if all that reads it are
     products that are to compute it. Nor if integers that are read bound its loop, as a position does in a
-    cache: only the loop of the reduction leaves out what lies beyond them.
+    cache: only the loop of the reduction leaves out what lies beyond them. Nor bytes that a product makes floats
+    of as it brings them in, where it does.
     Nor products of one row where their loop costs less than to store them.
     """
     return [_kept(g, f) for f, stays in _wanted_operands(g, skeletons, n) if not stays]
@@ -157,7 +159,8 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
             continue
         varying = any(free_axes(r) & set(bound) for r in walk([value]) if isinstance(r, Reduce))
         varying = varying and not _is_of_rows(skeletons, value, bound)
-        wanted = varying or (contracts and not is_plain(value))
+        is_read = is_plain(value) or (storing.bytes and is_brought_in(value))
+        wanted = varying or (contracts and not is_read)
         # windows show a value again and again, which makes it no larger
         size = min(volume_of(node.shape), volume(free_axes(value)))
         is_short = volume(bound) <= storing.short

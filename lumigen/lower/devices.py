@@ -59,12 +59,18 @@ class Special:
 
 @dataclass(frozen=True)
 class SpecialKernel:
-    """A kernel that runs on one architecture, where conditions hold."""
+    """A kernel that runs instead of another one on an architecture, or on all where it is empty, if conditions hold."""
 
     architecture: str
     conditions: tuple[Cmp, ...]
+    plan: KernelPlan
     sizes: Schedule
     built: Built
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """What a guard asks for."""
+        return (self.architecture,) if self.architecture else ()
 
 
 @dataclass(frozen=True)
@@ -100,10 +106,11 @@ class Device:
         pieces = plan_pieces(region, self.machine)
         if pieces is not None:
             yield candidate(RegionPlan(region, (pieces,)), self.schedule)
-        loops = plan_loops(region, self.machine)
-        for plan in (parts_beside(loops, self.machine), loops):
-            if plan is not None:
-                yield candidate(plan, self.schedule)
+        if _is_one_nest(region):
+            loops = plan_loops(region, self.machine)
+            for plan in (parts_beside(loops, self.machine), loops):
+                if plan is not None:
+                    yield candidate(plan, self.schedule)
         if self.rows_in_one_loop is not None:
             yield from self.rows_in_one_loop(region, self.schedule)
 
@@ -163,7 +170,40 @@ class Device:
                     own, built = heuristic, self.build(plan, heuristic)
                 if isinstance(built, Illegal):
                     raise LoweringFailed(step="variants", what=built.reason)
-                yield SpecialKernel(special.architecture, conditions, own, built)
+                yield SpecialKernel(special.architecture, conditions, plan, own, built)
+
+    def instead(
+        self, found: Candidate, built: tuple[Built, ...], architectures: Collection[str]
+    ) -> Iterator[SpecialKernel]:
+        """All that may run instead of a candidate, as it was built, each in the order that it is asked."""
+        yield from self.variants(found, architectures)
+        bounded = self.bounded(found, built, architectures)
+        yield from (v for v in bounded if not isinstance(v, Illegal))
+
+    def bounded(
+        self, found: Candidate, built: tuple[Built, ...], architectures: Collection[str]
+    ) -> Iterator[SpecialKernel | Illegal]:
+        """What runs instead of a candidate, as it was built, where conditions on dims hold; or why it does not.
+
+        It takes the same arguments, so that whichever runs there is one arena and one form of each weight.
+        """
+        if found.bounded and next(self.variants(found, architectures), None) is not None:
+            yield Illegal("an architecture has kernels of its own, each for other dims")
+            return
+        for conditions, other in found.bounded:
+            if len(built) != 1 or len(other.plan.kernels) != 1:
+                yield Illegal("one kernel runs instead of one, and here are several")
+                continue
+            plan, sizes, general = other.plan.kernels[0], other.schedules[0], built[0]
+            made = self.build(plan, sizes)
+            if isinstance(made, Illegal):
+                yield made
+            elif not (_takes(made) <= _takes(general)) or made.temps:
+                yield Illegal("it takes arguments that the kernel beside it does not")
+            elif not set(general.program.overwrites) <= set(made.program.overwrites):
+                yield Illegal("it reads what the kernel beside it may have written over")
+            else:
+                yield SpecialKernel("", conditions, plan, sizes, made)
 
     def in_loops(self, region: Region) -> bool:
         """Whether a region runs as vector loops."""
@@ -187,3 +227,14 @@ class Device:
         """Whether a region has several stores that no fold computes, nor grids: those are of vector loops."""
         several = len(region.stores) > 1
         return several and not self.beside(region) and not self.runs_whole(region, f32)
+
+
+def _is_one_nest(region: Region) -> bool:
+    """Whether loops around one of its stores go over the axes of all: grids side by side have axes of their own."""
+    axes = [frozenset(s.axes) for s in region.stores]
+    return any(all(other <= own for other in axes) for own in axes)
+
+
+def _takes(built: Built) -> set[object]:
+    """What a kernel is given: its arguments, and how weights are packed for it."""
+    return {*built.program.args, *built.packs}

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
+from lumigen.condition import Cmp
 from lumigen.dtype import i32
 from lumigen.index import ix
 from lumigen.lower.beside import (
@@ -107,12 +108,14 @@ class Candidate:
     """A plan of a region, and a schedule for each of its kernels.
 
     `special` are those of the kernels that architectures have instead, in the order of `Device.variants`; where it
-    ends the heuristic goes on.
+    ends the heuristic goes on. `bounded` are candidates that run instead where conditions on dims hold, in the order
+    in which they are asked.
     """
 
     plan: RegionPlan
     schedules: tuple[Schedule, ...]
     special: tuple[Schedule, ...] = ()
+    bounded: tuple[tuple[tuple[Cmp, ...], Candidate], ...] = ()
 
 
 def candidates_of_threads(

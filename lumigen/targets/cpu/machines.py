@@ -128,6 +128,7 @@ BASELINE = Processor(
         row=256,
         row_of_weights=1024,
         row_of_fold=512,
+        bytes=True,
         panels=True,
         steps=STEPS,
     ),

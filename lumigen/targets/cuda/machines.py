@@ -168,6 +168,7 @@ SM_80 = StreamingGpu(
         row=256,
         row_of_weights=1024,
         row_of_fold=512,
+        bytes=True,
         panels=False,
         steps=None,
     ),

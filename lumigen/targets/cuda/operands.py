@@ -29,11 +29,11 @@ def block_operand(
     element: DType,
     r: Renderer,
     *,
-    whole: bool = False,
+    parted: Axis | None = None,
 ) -> Lines:
     """An operand as a ring takes it in: vectors along the direction in which it is contiguous.
 
-    `whole`: no part ends inside a vector where the operand itself does not.
+    `parted`: the axis along which a part may end inside a vector although the operand itself does not.
     """
     spelled = BLOCK_TYPES[element.name]
     majors = count(r, major.extent)
@@ -48,22 +48,27 @@ def block_operand(
         kind = f"Strided<{spelled}, Along::{along}, Copy::{how}, {r.place}>"
         return r.lines(f"const {kind} {name} = {{{source}, {strides}, {majors}}};")
     assert o.value is not None
-    gathered = Gathered.of(o.value, major, k, element) if whole else None
+    gathered = Gathered.of(o.value, major, k, element) if parted is None else None
     if gathered is not None:
         return gathered_lines(name, gathered, major, k, spelled, r)
-    return _computed(name, o.value, (major, k), element, r, whole=whole)
+    return _computed(name, o.value, (major, k), element, r, parted)
 
 
 def _computed(
-    name: str, value: Expr, axes: tuple[Axis, Axis], element: DType, r: Renderer, *, whole: bool
+    name: str,
+    value: Expr,
+    axes: tuple[Axis, Axis],
+    element: DType,
+    r: Renderer,
+    parted: Axis | None,
 ) -> Lines:
     """An operand that is computed, along the direction in which most of what it reads is contiguous."""
     major, k = axes
     along = major if is_along(value, major, k) else k
     kind = f"{BLOCK_TYPES[element.name]}, Along::{'kMajor' if along is major else 'kDepth'}"
     majors = count(r, major.extent)
-    whole &= element is not f32 and along.extent % VECTOR == 0
-    if whole and (ahead := _read_ahead(value, along)):
+    whole = element is not f32 and along.extent % VECTOR == 0
+    if whole and along is not parted and (ahead := _read_ahead(value, along)):
         return _computed_vectors(name, kind, value, axes, along, ahead, r)
     body = _at_places(axes, _returned(value, r), r)
     head = f"const auto {name} = computed<{kind}>([&]({_parameters(body)}) {{"

@@ -152,6 +152,7 @@ APPLE7 = StreamingGpu(
         row=256,
         row_of_weights=1024,
         row_of_fold=512,
+        bytes=False,
         panels=False,
         steps=None,
     ),
