@@ -60,7 +60,9 @@ def test_rows_are_rounded_and_multiplied_in_integers() -> None:
     assert 0.001 < apart < 0.015
     assert "2 matrices multiply are rounded to 8 bits" in said(found.packed, whole)
     lowered = lower_model(whole.traced, {}, target=parse_target("cpu")).lowered
-    elements = [s.element for k in lowered.kernels for s in k.program.statements() if isinstance(s, Mma)]
+    elements = [
+        s.element for k in lowered.kernels for s in k.program.statements() if isinstance(s, Mma)
+    ]
     assert elements == [lg.i8, lg.i8]
     out = run_entry(lowered, {"x": x}, weights)["out"]
     # a sum that ends in a half may be rounded to either side

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, combinations
 
-from lumigen.dtype import DType, computed, f32, i8, i32, u8
+from lumigen.dtype import computed, f32, i32
 from lumigen.graph import Node
 from lumigen.index import Axis
 from lumigen.lower.contract import find_products
@@ -38,7 +38,7 @@ from lumigen.lower.contractions import (
 from lumigen.lower.cut_graph import MONOIDS, CutGraph
 from lumigen.lower.guard import guard_reductions
 from lumigen.lower.join import fold_together
-from lumigen.lower.places import is_whole, is_widened
+from lumigen.lower.places import is_whole, is_widened, widens_bytes
 from lumigen.lower.positions import bound_by, is_compared, picked_by
 from lumigen.lower.repeated import repeated
 from lumigen.lower.skeletons import Skeletons, becomes_states, is_only_folded, is_product
@@ -618,7 +618,7 @@ def _kept(g: CutGraph, n: Node) -> Node:
     rows of a gather or places of a scatter.
     """
     numbers = [a.node for a in n.args if not a.dtype.is_bool]
-    if n.op is Op.CONTIGUOUS and _widens(n.args[0].dtype, n.dtype):
+    if n.op is Op.CONTIGUOUS and _is_wider(n):
         (x,) = numbers
         is_less = volume_of(x.shape) <= volume_of(n.shape)
     elif n.op is Op.MUL and len(n.args) > len(numbers) == 1:
@@ -631,9 +631,10 @@ def _kept(g: CutGraph, n: Node) -> Node:
     return _kept(g, x) if is_less and not is_stored else n
 
 
-def _widens(narrow: DType, wide: DType) -> bool:
+def _is_wider(n: Node) -> bool:
     """Whether a cast loses nothing, and products take the narrower numbers as well."""
-    return narrow is not wide and (computed(narrow) is wide or (narrow in (i8, u8) and wide is i32))
+    narrow = n.args[0].dtype
+    return widens_bytes(n) or (narrow is not n.dtype is computed(narrow))
 
 
 def _innermost(g: CutGraph, nodes: list[Node]) -> list[Node]:
