@@ -61,11 +61,12 @@ class Storing:
     row: int  # the longest row of accumulators, and of an inner operand, that stays on the chip
     row_of_weights: int  # the same where one side is weights, which stream past while the other stays in the caches
     row_of_fold: int  # the same of a fold around a product that needs no place for its scores
-    bytes: bool  # whether products of a fold make floats of small integers as they bring them in: these are not stored
+    bytes: bool  # whether products make floats of a state's bytes as they bring them in: these are not stored before
     panels: bool  # whether weights lie in panels, and a fold around products of them is planned for that
     steps: (
         Steps | None
     )  # with which repeated values are weighed; none where no figures say that it pays
+    waits: bool = False  # whether a sum of what memory holds computes costly maps while it waits
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,18 @@ class Grain:
     lanes: int
     terms: int
     results: int = 0
+
+
+@dataclass(frozen=True)
+class Streams:
+    """Columns whose elements lie at least a `page` apart, of more than `far` bytes: so many `terms` in a part.
+
+    Memory is then read along as many rows at a time as a processor follows.
+    """
+
+    page: int  # bytes
+    far: int  # bytes
+    terms: int
 
 
 @dataclass(frozen=True)
@@ -95,6 +108,7 @@ class Division:
     repeated: int  # times as much as it reduces does a task after a fold that other tasks repeat
     idle: int  # times as many lanes as are at work: then most of the machine is idle
     worth: int  # the least parts that a reduction has terms for, if it is to be split
+    streams: Streams | None = None
 
 
 @dataclass(frozen=True)
@@ -108,6 +122,7 @@ class Vectors:
     scanned: int  # of a row that is scanned one element after the other; longer ones by vectors
     integers: bool  # whether they store floats as integers, and make floats of sums of integers
     pieces: int  # points of an axis that a kernel may have a store for each of; 0: none
+    mapped: int = 16  # times as many points as terms of its folds: then a map takes the vectors
     doubles: bool = False  # whether lanes have numbers of f64 beside those of f32
 
 
@@ -117,8 +132,10 @@ class CopiedRuns:
 
     itemsize: int  # bytes of an element that is multiplied as memory has it
     bytes: int  # of the shortest run that is copied; others are a multiple
+    vector: int  # bytes that a thread moves at once where neighbours lie side by side
     scattered: int  # times as long as to copy an operand does it take to gather its elements
     across: int  # the same of a map whose neighbours store neighbours, and read none
+    again: int  # times that such a map reads an input, from which on a copy of it pays
 
 
 @dataclass(frozen=True)
@@ -266,6 +283,20 @@ class ProductTile(NamedTuple):
     each: tuple[int, int] = (0, 0)
 
 
+class PartsApart(NamedTuple):
+    """Parts of a product's depth as a batch, for tiles of so many `rows` and `columns`, that a launch after it adds up.
+
+    A part has at least so much of the `depth`, in whole steps, and operands have `worth` times as many bytes as parts
+    store and read.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+    step: int
+    worth: int
+
+
 @dataclass(frozen=True)
 class ProductTiles:
     """Tiles of products, and what they take; times are in products of a multiprocessor."""
@@ -278,6 +309,7 @@ class ProductTiles:
     small: tuple[tuple[int, ProductTile], ...]  # of 16 bits: for up to so deep a product
     narrow: int  # columns that a small tile has of a matrix with any number of rows
     stored: int  # neighbours of a row that one thread stores
+    line: int  # bytes of memory that move together
     most_parts: int
     long_part: int  # of depth: parts of more than this are divided further
     least_steps: int  # of a part: it should fill its ring
@@ -287,6 +319,7 @@ class ProductTiles:
     alone: float  # of the time of a full round that blocks take which have more of a multiprocessor to themselves
     beginning: float  # while a block begins and ends
     added: float  # of an element that another part has, too
+    apart: PartsApart | None = None  # where a product has hardly any tiles, and a long depth
 
 
 class StreamTile(NamedTuple):
@@ -322,6 +355,8 @@ class StreamTiles:
     steps_to_split: int  # of a fold that takes several times as long as the launch of the merge
     least_parts: int
     most_parts: int  # since the merge takes a result from all of them in turn
+    alone: int  # f32: of so many multiprocessors a block is alone
+    most_alone: int  # products that it has then at most
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,10 @@ KEPT = {
         "PART": "bytes packed at a time while a project is written",
     },
     "lower/algebra.py": {"MOST_TERMS": "time of compilation: a longer polynomial is one atom"},
-    "lower/gathered.py": {"VECTOR": "bytes of the longest copy and load, on every GPU"},
+    "lower/gathered.py": {
+        "VECTOR": "bytes of the longest copy and load, on every GPU",
+        "PIECES": "bytes of the copies of gathered operands, and their half",
+    },
     "lower/arena.py": {
         "MOVES": "time of compilation",
         "WORSE": "of a search for places in memory, in shares of it",

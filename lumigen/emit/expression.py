@@ -320,10 +320,7 @@ class Renderer:
 
     def vector(self, e: Expr) -> Text:
         """The value over lanes, as a Vec; one that does not vary is spread over all lanes."""
-        if e.dtype is f64 and f64 in self.dtypes:
-            self.uses.headers.add("doubles.h")
-        if self.packets is not None and self.lanes is not None:
-            e = self.packets.aligned(e, self.lanes)
+        e = self._over_lanes(e)
         if self.lanes is None or self.lanes not in free_axes(e):
             return Text(f"splat({self.scalar(e).code})")
         if isinstance(e, Local):
@@ -332,7 +329,7 @@ class Renderer:
         if early is not None:
             return early
         again = shared(e)
-        if again and not is_per_lane(e, self.lanes):
+        if again and not is_per_lane(e, self.lanes, self.dtypes):
             return self._with_names(e, again, self.lanes)
         if isinstance(e, Choose) and self._is_shared(e):
             return self._one_side(e)
@@ -360,6 +357,14 @@ class Renderer:
             return Text(f"select({self.scalar(e.condition).code}, {sides})")
         sides = " : ".join(self.vector(x).within(SUM) for x in (e.then, e.otherwise))
         return Text(f"{self.scalar(e.condition).within(SUM)} ? {sides}", LOOSE)
+
+    def _over_lanes(self, e: Expr) -> Expr:
+        """The value as vectors have it, with the header of those that it is made of."""
+        if e.dtype is f64 and f64 in self.dtypes:
+            self.uses.headers.add("doubles.h")
+        if self.packets is None or self.lanes is None:
+            return e
+        return self.packets.aligned(e, self.lanes)
 
     def _per_lane(self, e: Expr) -> Text:
         """What has no vector form of floats: sums of integers, or else each lane by itself."""

@@ -398,8 +398,7 @@ class _Model:
                 self.kernel(b, plan, sizes, words, form.region) for b, plan, sizes in each
             )
             self.by_region[form.region] = _Lowered(candidate.plan, built, named)
-            own = self.special_kernels(candidate, built, words, form.region)
-            self.special[named[0].name] = own
+            self.special |= self.special_kernels(candidate, built, named, words, form.region)
         lowered = self.by_region[form.region]
         kernels = lowered.kernels
         actual = {names.get(new, new): old for new, old in form.binding}
@@ -448,13 +447,19 @@ class _Model:
         return made
 
     def special_kernels(
-        self, found: Candidate, built: tuple[Built, ...], words: Mapping[str, str], of: Region
-    ) -> tuple[_Special, ...]:
-        """Those of architectures, and those for dims up to some bound."""
-        return tuple(
-            (v.features, v.conditions, self.kernel(v.built, v.plan, v.sizes, words, of))
-            for v in self.device.instead(found, built, self.architectures)
-        )
+        self,
+        found: Candidate,
+        built: tuple[Built, ...],
+        general: tuple[LoweredKernel, ...],
+        words: Mapping[str, str],
+        of: Region,
+    ) -> dict[str, tuple[_Special, ...]]:
+        """For the general kernels, by name: those of architectures, and those for dims up to some bound."""
+        out: dict[str, tuple[_Special, ...]] = {k.name: () for k in general}
+        for v in self.device.instead(found, built, self.architectures):
+            made = self.kernel(v.built, v.plan, v.sizes, words, of)
+            out[general[v.kernel].name] += ((v.features, v.conditions, made),)
+        return out
 
     def to_align(
         self, program: TileProgram, actual: dict[Buffer, Buffer]
@@ -547,10 +552,13 @@ class _Model:
         return s.kernel.name, tuple(own.name for _, own in s.before), buffers
 
     def group(self, steps: list[_Step], place: dict[str, str]) -> Group:
-        """The launches of a region: its kernels, or before them those that may run instead."""
+        """The launches of a region: its kernels, or before them those with one that may run instead of another."""
         general = tuple(self.launch(s.kernel, s, place) for s in steps)
-        before = [(guard, self.launch(own, s, place)) for s in steps for guard, own in s.before]
-        special = (Variant(guard, (launch,)) for guard, launch in before)
+        special = (
+            Variant(guard, (*general[:i], self.launch(own, s, place), *general[i + 1 :]))
+            for i, s in enumerate(steps)
+            for guard, own in s.before
+        )
         return Group((*special, Variant(Guard(), general)), steps[0].repeats if steps else ())
 
     def launch(self, kernel: LoweredKernel, s: _Step, place: dict[str, str]) -> Launch:

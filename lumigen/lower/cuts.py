@@ -38,7 +38,7 @@ from lumigen.lower.contractions import (
 from lumigen.lower.cut_graph import MONOIDS, CutGraph
 from lumigen.lower.guard import guard_reductions
 from lumigen.lower.join import fold_together
-from lumigen.lower.places import is_whole, is_widened, widens_bytes
+from lumigen.lower.places import is_of_state, is_whole, is_widened, widens_bytes
 from lumigen.lower.positions import bound_by, is_compared, picked_by
 from lumigen.lower.repeated import repeated
 from lumigen.lower.skeletons import Skeletons, becomes_states, is_only_folded, is_product
@@ -107,8 +107,8 @@ def computed_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
     of buffers all much smaller than it is, and so is what it is reduced to, so it never exists as a whole and is
     consumed tile by tile. Nor if all that becomes of the contraction are states of a row. Nor if all that reads it are
     products that are to compute it. Nor if integers that are read bound its loop, as a position does in a
-    cache: only the loop of the reduction leaves out what lies beyond them. Nor bytes that a product makes floats
-    of as it brings them in, where it does.
+    cache: only the loop of the reduction leaves out what lies beyond them. Nor bytes of a state that a product
+    makes floats of as it brings them in, where it does.
     Nor products of one row where their loop costs less than to store them.
     """
     return [_kept(g, f) for f, stays in _wanted_operands(g, skeletons, n) if not stays]
@@ -159,8 +159,8 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
             continue
         varying = any(free_axes(r) & set(bound) for r in walk([value]) if isinstance(r, Reduce))
         varying = varying and not _is_of_rows(skeletons, value, bound)
-        is_read = is_plain(value) or (storing.bytes and is_brought_in(value))
-        wanted = varying or (contracts and not is_read)
+        in_bytes = storing.bytes and is_brought_in(value) and is_of_state(node, g.graph)
+        wanted = varying or (contracts and not (in_bytes or is_plain(value)))
         # windows show a value again and again, which makes it no larger
         size = min(volume_of(node.shape), volume(free_axes(value)))
         is_short = volume(bound) <= storing.short
@@ -333,7 +333,11 @@ def refused_whole(g: CutGraph, skeletons: Skeletons) -> list[Node]:
                 out.update(dict.fromkeys(whole))
                 continue
             reductions = [n for n in g.inside(root) if n.op in MONOIDS]
-            operands = [f for n in reductions for f in _contracted(g, skeletons, n)]
+            operands = [
+                _read_once(g, skeletons, n, f)
+                for n in reductions
+                for f in _contracted(g, skeletons, n)
+            ]
             innermost = _innermost(g, operands)
             out.update(dict.fromkeys([_kept(g, f) for f in innermost] or inner))
         elif nested and root not in g.cut and not _shown_whole(g, skeletons, root):
@@ -629,6 +633,22 @@ def _kept(g: CutGraph, n: Node) -> Node:
         return n
     is_stored = x in g.cut or x.op in SOURCES
     return _kept(g, x) if is_less and not is_stored else n
+
+
+def _read_once(g: CutGraph, skeletons: Skeletons, n: Node, f: Node) -> Node:
+    """The product that an operand of a reduction is a costly map of, where a sum computes the map as it reads it.
+
+    In a tile of products the map would keep matrix instructions waiting.
+    """
+    inside = g.inside(f)
+    products = [x for x in inside if x.op is Op.SUM_REDUCE and is_product(g, skeletons, x)]
+    costly = any(x.op in TRANSCENDENTALS for x in inside)
+    if not skeletons.storing.waits or len(products) != 1 or not costly:
+        return f
+    (p,) = products
+    others = any(x.op in MONOIDS for x in inside if x is not p) or is_product(g, skeletons, n)
+    alone = set(g.users[f]) == {n} and volume_of(p.shape) == volume_of(f.shape)
+    return p if alone and not others else f
 
 
 def _is_wider(n: Node) -> bool:

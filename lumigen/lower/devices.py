@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, product
 
 from lumigen.condition import Cmp
 from lumigen.dtype import DType, f32
@@ -59,8 +59,9 @@ class Special:
 
 @dataclass(frozen=True)
 class SpecialKernel:
-    """A kernel that runs instead of another one on an architecture, or on all where it is empty, if conditions hold."""
+    """What runs instead of a plan's kernel of this number, on an architecture or on all, if conditions hold."""
 
+    kernel: int
     architecture: str
     conditions: tuple[Cmp, ...]
     plan: KernelPlan
@@ -153,14 +154,17 @@ class Device:
         raise LoweringFailed(step="lower", what=f"no plan is realised: {'; '.join(reasons)}")
 
     def variants(self, found: Candidate, architectures: Collection[str]) -> Iterator[SpecialKernel]:
-        """What runs instead of a plan's one kernel on some of these architectures, each in the order that it is asked.
+        """What runs instead of a plan's kernels on some of these architectures, each in the order that it is asked.
 
-        A schedule that `found` wants and that its builder refuses is the heuristic's.
+        Of several kernels only products have some: parts of a fold are for blocks without a copy engine. A schedule
+        that `found` wants and that its builder refuses is the heuristic's.
         """
-        if len(found.plan.kernels) != 1 or found.plan.region.native:
+        kernels, wanted = found.plan.kernels, iter(found.special)
+        if found.plan.region.native:
             return
-        (plan,), wanted = found.plan.kernels, iter(found.special)
-        for special in self.special:
+        alone = len(kernels) == 1
+        each = ((n, p) for n, p in enumerate(kernels) if alone or p.begins_with_product)
+        for (number, plan), special in product(each, self.special):
             if special.architecture not in architectures:
                 continue
             for conditions, heuristic in special.schedules(plan):
@@ -170,7 +174,7 @@ class Device:
                     own, built = heuristic, self.build(plan, heuristic)
                 if isinstance(built, Illegal):
                     raise LoweringFailed(step="variants", what=built.reason)
-                yield SpecialKernel(special.architecture, conditions, plan, own, built)
+                yield SpecialKernel(number, special.architecture, conditions, plan, own, built)
 
     def instead(
         self, found: Candidate, built: tuple[Built, ...], architectures: Collection[str]
@@ -203,7 +207,7 @@ class Device:
             elif not set(general.program.overwrites) <= set(made.program.overwrites):
                 yield Illegal("it reads what the kernel beside it may have written over")
             else:
-                yield SpecialKernel("", conditions, plan, sizes, made)
+                yield SpecialKernel(0, "", conditions, plan, sizes, made)
 
     def in_loops(self, region: Region) -> bool:
         """Whether a region runs as vector loops."""

@@ -14,6 +14,7 @@ from math import prod
 
 from lumigen.index import Axis, Ix, Quotient, Remainder, ix
 from lumigen.lower.canonical import canonical
+from lumigen.lower.enlarged import store_enlarged
 from lumigen.lower.innermost import innermost, reads_of_copies, weights_along
 from lumigen.lower.padded import pad_runs
 from lumigen.lower.parted import split_reduced
@@ -61,6 +62,7 @@ def choose_layouts(
     What a canonical region stores that is `in_order` keeps its order, if only addresses are better in another one.
     """
     if runs is not None:
+        regions = _before(*store_enlarged(regions, runs))
         regions = _before(*pad_runs(regions, runs))
     reads: dict[Buffer, list[_Use]] = {}
     for region in regions:

@@ -14,6 +14,7 @@ from functools import partial
 from lumigen.condition import Cmp
 from lumigen.dtype import i32
 from lumigen.index import ix
+from lumigen.lower.apart import parts_apart
 from lumigen.lower.beside import (
     find_beside,
     find_blocks_beside,
@@ -254,9 +255,26 @@ def candidates_of_blocks(
     if products is not None and len(products.each) == 1 and streams_past(products.each[0], machine):
         products = None
     if products is not None and (len(products.each) == 1 or flat_pair(products)):
+        if len(products.each) == 1:
+            yield from _apart(products.each[0], region, schedule, machine)
         (ordered,), meaning = along_memory((products,), region)
         plan = RegionPlan(region, (ordered.plan(meaning, machine, alone=True),))
         yield candidate(plan, schedule)
+
+
+def _apart(
+    found: Contraction, region: Region, schedule: Scheduled, machine: StreamingGpu
+) -> Iterator[Candidate]:
+    """A product whose depth is in parts, and what adds these up."""
+    pieces = parts_apart(found, region, machine)
+    if pieces is None:
+        return
+    sums, rest = pieces
+    one = find_products(sums.stores[0])
+    if one is not None and len(one.each) == 1:
+        (ordered,), meaning = along_memory((one,), sums)
+        kernels = (ordered.plan(meaning, machine, alone=True), plan_sweeps(rest, machine))
+        yield candidate(RegionPlan(region, kernels, (sums.stores[0].dst,)), schedule)
 
 
 def slower_candidates(

@@ -550,7 +550,7 @@ def _team(loops: Loops, region: Region, sizes: Schedule, teams: Teams) -> int:
     if teams.idle and folds and lane is not None and alone and many:
         return least_idle(vectors[0], teams)
     moved = moved_of(region, teams)
-    is_row = not loops.after and all(len(fold.axes) == 1 for fold in folds)
+    is_row = all(len(fold.axes) == 1 for fold in folds)
     if moved < teams.lane_bytes and is_row:
         most = -(-most * moved // (2 * teams.lane_bytes))
     return min(teams.warp, 1 << (most - 1).bit_length())

@@ -82,10 +82,11 @@ def near(
     found = candidate_of(choice, region, device)
     if found is None:
         return
-    variants = [v.sizes for v in device.variants(found, architectures)]
-    for number, sizes in enumerate(variants):
-        for other in device.builders[sizes.builder].near(found.plan.kernels[0], sizes):
-            yield replace(choice, special=(*variants[:number], other, *variants[number + 1 :]))
+    variants = tuple(device.variants(found, architectures))
+    own = tuple(v.sizes for v in variants)
+    for number, v in enumerate(variants):
+        for other in device.builders[v.sizes.builder].near(found.plan.kernels[v.kernel], v.sizes):
+            yield replace(choice, special=(*own[:number], other, *own[number + 1 :]))
     for kernel, (plan, sizes) in enumerate(zip(found.plan.kernels, choice.schedules, strict=True)):
         builder = device.builders.get(sizes.builder)
         for other in builder.near(plan, sizes) if builder else ():

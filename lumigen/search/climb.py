@@ -89,10 +89,13 @@ class Space:
         first: list[Running] = general
         out: dict[TileProgram, None] = {}
         for number, dims in enumerate(self.samples):
-            own = next((v for v in variants if _hold(v.conditions, dims)), None)
-            kernels = general if own is None else [(own.plan, own.sizes, own.built)]
+            own = {v.kernel: v for v in reversed(variants) if _hold(v.conditions, dims)}
+            kernels = [
+                (own[i].plan, own[i].sizes, own[i].built) if i in own else each
+                for i, each in enumerate(general)
+            ]
             out.update(dict.fromkeys(b.program for _, _, b in kernels))
-            first = kernels if number == 0 or own is not None else first
+            first = kernels if number == 0 or own else first
         return Realised(tuple(out), features_of(first, self.workers))
 
     def first(self, region: Region) -> Choice:

@@ -14,6 +14,7 @@ from lumigen.machine import (
     Copies,
     Division,
     Grain,
+    PartsApart,
     ProductTile,
     ProductTiles,
     RadixTiles,
@@ -73,6 +74,7 @@ PRODUCTS = ProductTiles(
     ),
     narrow=32,
     stored=4,
+    line=128,
     most_parts=16,
     long_part=1 << 13,
     least_steps=4,
@@ -82,6 +84,7 @@ PRODUCTS = ProductTiles(
     alone=0.75,
     beginning=8e6,
     added=320,
+    apart=PartsApart(rows=128, columns=128, depth=512, step=64, worth=2),
 )
 STREAMS = StreamTiles(
     rows=64,  # 16 to a warp
@@ -113,6 +116,8 @@ STREAMS = StreamTiles(
     steps_to_split=16,
     least_parts=4,
     most_parts=32,
+    alone=8,
+    most_alone=1 << 18,
 )
 ROW_FOLDS = RowFoldTiles(
     one=((128, 128, 32, 4, 4), (64, 128, 64, 3, 4)),  # 32 rows of a warp read least for a product
@@ -153,7 +158,7 @@ SM_80 = StreamingGpu(
     accumulators=1,  # no kernel with more was seen to be faster than a launch for each
     storing=Storing(
         table=8,
-        few_columns=16,
+        few_columns=4,
         long_row=128,
         many_terms=1 << 20,
         short=1 << 20,  # blocks share long loops, as against the launches that storing takes
@@ -171,6 +176,7 @@ SM_80 = StreamingGpu(
         bytes=True,
         panels=False,
         steps=None,
+        waits=True,
     ),
     division=Division(
         lanes=MULTIPROCESSORS * 4096,  # four to each of a thousand threads of every multiprocessor
@@ -186,7 +192,7 @@ SM_80 = StreamingGpu(
         window=8, least=4, divided=256, written=0, scanned=32, integers=False, pieces=0
     ),
     scans=ScanParts(workers=MULTIPROCESSORS, least=1 << 13, whole=256, fewest=4),
-    runs=CopiedRuns(itemsize=2, bytes=16, scattered=16, across=1),
+    runs=CopiedRuns(itemsize=2, bytes=8, vector=16, scattered=16, across=1, again=4),
     teams=TEAMS,
     multiprocessors=MULTIPROCESSORS,
     shared_bytes=99 * 1024,  # of the GPUs for consumers, on which kernels for sm_80 run too

@@ -39,6 +39,11 @@ def block_operand(
     majors = count(r, major.extent)
     along = "kMajor" if o.stride == 1 and o.k_stride != 1 else "kDepth"
     held = o.source is not None and o.source.dtype is element
+    gathered = None
+    if parted is None and o.value is not None and not (held and _is_in_vectors(o)):
+        gathered = Gathered.of(o.value, major, k, element)
+    if gathered is not None:
+        return gathered_lines(name, gathered, major, k, spelled, r)
     if held and o.source is not None and o.stride is not None and o.k_stride is not None:
         how = "kEither" if 1 in (o.stride, o.k_stride) else "kElements"
         source = r.pointer(o.source, o.base)
@@ -48,10 +53,14 @@ def block_operand(
         kind = f"Strided<{spelled}, Along::{along}, Copy::{how}, {r.place}>"
         return r.lines(f"const {kind} {name} = {{{source}, {strides}, {majors}}};")
     assert o.value is not None
-    gathered = Gathered.of(o.value, major, k, element) if parted is None else None
-    if gathered is not None:
-        return gathered_lines(name, gathered, major, k, spelled, r)
     return _computed(name, o.value, (major, k), element, r, parted)
+
+
+def _is_in_vectors(o: Operand) -> bool:
+    """Whether its strides leave it to a run to copy whole vectors, or one by one: all but lines of odd halves."""
+    strides = (o.stride, o.k_stride)
+    across = next((s for s in strides if s is not None and s != 1), None)
+    return None not in strides and not (across is not None and (across - VECTOR // 2) % VECTOR == 0)
 
 
 def _computed(

@@ -41,6 +41,7 @@ PRODUCTS = ProductTiles(
         ProductTile(8, 64, 32, 1, 8, 25, warps=(1, 2)),
     ),
     stored=1,
+    line=128,
     most_parts=1,  # threadgroups cannot read what others of the launch have stored: see SplitDepth
     long_part=NEVER,
     least_steps=4,
@@ -97,6 +98,8 @@ STREAMS = (
         steps_to_split=16,
         least_parts=4,
         most_parts=32,
+        alone=8,
+        most_alone=1 << 30,
     )
 )
 ROW_FOLDS = RowFoldTiles(
