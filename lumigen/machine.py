@@ -261,6 +261,17 @@ class ProductTile(NamedTuple):
     each: tuple[int, int] = (0, 0)
 
 
+class FewTile(NamedTuple):
+    """Few rows, and columns that the warps of a block make in registers (`few`): `depth` at a time, so many of them `ahead`."""
+
+    rows: int
+    columns: int
+    depth: int
+    ahead: int
+    warps: int
+    blocks: int  # of a multiprocessor at one time
+
+
 @dataclass(frozen=True)
 class ProductTiles:
     """Tiles of products, and what they take; times are in products of a multiprocessor."""
@@ -271,6 +282,7 @@ class ProductTiles:
     scalar: tuple[ProductTile, ...]  # of f32, by threads that multiply by themselves
     pair: tuple[ProductTile, ...]  # of two products of the same rows, with so many columns of each
     small: tuple[tuple[int, ProductTile], ...]  # of 16 bits: for up to so deep a product
+    few: tuple[FewTile, ...]  # of up to so many rows, the fewest first; none where threads make no columns
     narrow: int  # columns that a small tile has of a matrix with any number of rows
     stored: int  # neighbours of a row that one thread stores
     most_parts: int

@@ -50,7 +50,7 @@ KEPT = {
         "FEW_INNER": "elements that the tests of a project compare",
     },
     "emit/cxx.py": {"LEAST": "the least int64_t, which has no literal"},
-    "emit/dots.py": {"FACTORS": "time of compilation: more are one value"},
+    "lower/small_integers.py": {"FACTORS": "time of compilation: more are one value"},
     "emit/entry.py": {"VALUES": "numbers in a line of text"},
     "emit/kernel_vectors.py": {"MAX_VALUES": "elements that the tests of a project have"},
     "emit/launches.py": {

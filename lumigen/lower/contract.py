@@ -15,7 +15,7 @@ from typing import NamedTuple
 from lumigen.condition import less
 from lumigen.dtype import bf16, f32
 from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, maximum, minimum, unravel
-from lumigen.lower.contractions import product_factors
+from lumigen.lower.contractions import product_factors, scored_factors
 from lumigen.lower.scope import (
     Scope,
     address,
@@ -140,28 +140,34 @@ class Products:
 
 @remembered
 def find_products(
-    store: Store, *, one_row: bool = False, statistics: bool = False
+    store: Store, *, one_row: bool = False, statistics: bool = False, packed: bool = True
 ) -> Products | None:
     """The contractions of a store that have one tile together, or None; with `one_row` they may have a row only.
 
-    With `statistics` their rows may read reductions of a row, where columns are weights.
+    With `statistics` their rows may read reductions of a row, where columns are weights. Columns of one row need not lie in
+    panels where none are `packed`.
     """
-    found = [r for r in kernel_reductions([store.value]) if product_factors(r, one_row=one_row)]
+    factors = product_factors if packed else scored_factors
+    found = [r for r in kernel_reductions([store.value]) if factors(r, one_row=one_row)]
     if not found or store.value.dtype is not f32 or not store.axes:
         return None
     reductions = [x for x in walk([store.value]) if isinstance(x, Reduce)]
     if any(r in walk([x.body]) for x in reductions for r in found):
         return None
-    each = [_contraction(store, r, one_row=one_row, statistics=statistics) for r in found]
+    each = [
+        _contraction(store, r, one_row=one_row, statistics=statistics, packed=packed) for r in found
+    ]
     whole = tuple(c for c in each if c is not None)
     if len(whole) < len(each) or any(c.place != whole[0].place for c in whole):
         return None
     return Products(whole) if _rest_fits(store, whole) else None
 
 
-def _contraction(store: Store, r: Reduce, *, one_row: bool, statistics: bool) -> Contraction | None:
+def _contraction(
+    store: Store, r: Reduce, *, one_row: bool, statistics: bool, packed: bool
+) -> Contraction | None:
     """A reduction as a contraction by index sets, if it has tiles over the axes of the store."""
-    factors = product_factors(r, one_row=one_row)
+    factors = (product_factors if packed else scored_factors)(r, one_row=one_row)
     assert factors is not None
     if r.dtype is not f32 or any(f.dtype is not f32 for f in factors):
         return None
@@ -180,7 +186,7 @@ def _contraction(store: Store, r: Reduce, *, one_row: bool, statistics: bool) ->
             m_axes = tuple(a for a in store.axes if a in only_a)
             grid = tuple(a for a in store.axes if a not in (*m_axes, *n_axes))
             contraction = Contraction(r, rows, columns, grid, m_axes, n_axes)
-            if not m_axes and Columns.of(contraction).once is None:
+            if packed and not m_axes and Columns.of(contraction).once is None:
                 return None  # it would take longer to pack the columns than to multiply them
             return contraction if _has_statistics_alone(contraction) else None
     return None

@@ -8,6 +8,7 @@ from lumigen.index import Ix
 from lumigen.lower import (
     across,
     block_fold,
+    few,
     order,
     pipeline,
     roles,
@@ -21,6 +22,7 @@ from lumigen.lower import (
 from lumigen.lower.beside import find_blocks_beside, find_loops_beside
 from lumigen.lower.block_fold import runs_in_blocks
 from lumigen.lower.devices import Device, Special
+from lumigen.lower.few import find_few_beside
 from lumigen.lower.plan_region import candidates_of_blocks, slower_candidates
 from lumigen.lower.schedule_plan import blocks_compute, part_of_row, schedule_of_streaming, selects
 from lumigen.lower.side_by_side import side_by_side
@@ -28,6 +30,7 @@ from lumigen.lower.space import (
     Builder,
     each_part,
     sites,
+    tiles_of_few,
     tiles_of_pipeline,
     tiles_of_roles,
     tiles_of_stream,
@@ -82,6 +85,7 @@ def _builders(machine: StreamingGpu, copying: StreamingGpu) -> dict[str, Builder
         "pipeline": Builder(
             partial(pipeline.pipeline, machine=machine), partial(tiles_of_pipeline, machine=machine)
         ),
+        "few": Builder(partial(few.few, machine=machine), partial(tiles_of_few, machine=machine)),
         "transposed": Builder(
             partial(transposed.transposed, machine=machine),
             sites({"threads": threads, "width": width, "side": (32, 64)}),
@@ -147,7 +151,9 @@ def _builders(machine: StreamingGpu, copying: StreamingGpu) -> dict[str, Builder
 def _beside(machine: StreamingGpu, region: Region) -> bool:
     """Whether a launch of blocks has a grid for each store: of tiles of products, or of vector loops."""
     loops = find_loops_beside(region, partial(schedule_of_streaming, machine=machine), machine)
-    return loops is not None or find_blocks_beside(region) is not None
+    if loops is not None or find_few_beside(region, machine) is not None:
+        return True
+    return find_blocks_beside(region) is not None
 
 
 def _kept_by_blocks(ordered: int, length: Ix, kept: Ix) -> bool:

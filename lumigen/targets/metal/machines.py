@@ -33,6 +33,7 @@ PRODUCTS = ProductTiles(
     ),
     scalar=(),
     small=(),
+    few=(),
     narrow=0,
     pair=(
         ProductTile(32, 64, 16, 1, 4, 75, warps=(1, 4)),

@@ -1,0 +1,104 @@
+// Columns of a product that threads make in registers, where matrix instructions take them: of weights of fewer
+// bytes, as memory has them.
+//
+//   const auto b = made<bf16, 32>(4096,
+//                                 [&](int n, int k, auto lanes) { return what kLanes neighbours are made of; },
+//                                 [&](const auto& reads, int n, int k) { return pairs<bf16>(..., -8.0f); },
+//                                 [&](const auto& reads, int n, int k) { return what multiplies their sum; });
+//
+// Small integers are exact in 16 bits. What neighbours along the depth share, 32 of them here, multiplies the
+// sum of their products.
+#pragma once
+
+#include "operand.cuh"
+#include "simd.h"
+
+namespace LUMIGEN_NS {
+
+constexpr int kWholeDepth = 1 << 30;
+
+// kLanes neighbours, two to a register.
+template <class T>
+struct Pairs {
+  uint32_t at[kLanes / 2];
+};
+
+template <class T>
+LUMIGEN_INLINE uint32_t add_pairs(uint32_t a, uint32_t b) {
+  uint32_t sum;
+  if constexpr (std::is_same_v<T, bf16>) {
+    asm("add.rn.bf16x2 %0, %1, %2;" : "=r"(sum) : "r"(a), "r"(b));
+  } else {
+    asm("add.rn.f16x2 %0, %1, %2;" : "=r"(sum) : "r"(a), "r"(b));
+  }
+  return sum;
+}
+
+// Pair i of bytes, each below what a float with these upper bits has as its last digits.
+template <class T>
+LUMIGEN_INLINE uint32_t above_bytes(uint32_t word, int i) {
+  constexpr uint32_t kUpper = std::is_same_v<T, bf16> ? 0x43434343u : 0x64646464u;  // of 128, of 1024
+  return __byte_perm(word, kUpper, i % 2 ? 0x4342u : 0x4140u);
+}
+template <class T>
+constexpr float kAbove = std::is_same_v<T, bf16> ? 128.0f : 1024.0f;
+
+// Numbers that are rounded, and a number to add.
+template <class T>
+LUMIGEN_INLINE Pairs<T> pairs(Vec a, float more) {
+  Pairs<T> out;
+#pragma unroll
+  for (int i = 0; i < kLanes / 2; ++i) out.at[i] = pack<T>(a.v[2 * i] + more, a.v[2 * i + 1] + more);
+  return out;
+}
+// Bits below 128, and a whole number whose sum with each has no more than 8 digits.
+template <class T>
+LUMIGEN_INLINE Pairs<T> pairs(Bits a, float more) {
+  Pairs<T> out;
+  const uint32_t less = pack<T>(more - kAbove<T>, more - kAbove<T>);
+#pragma unroll
+  for (int i = 0; i < kLanes / 2; ++i) out.at[i] = add_pairs<T>(above_bytes<T>(a.word[i / 2], i), less);
+  return out;
+}
+// Bytes have a digit more than bf16 has below 256: their highest bit is taken by itself. It makes 256 of 128.
+template <class T, class I>
+LUMIGEN_INLINE Pairs<T> pairs(Bytes<I> a, float more) {
+  Pairs<T> out;
+#pragma unroll
+  for (int i = 0; i < kLanes / 2; ++i) {
+    const uint32_t word = a.kSigned && !std::is_same_v<T, bf16> ? a.word[i / 2] ^ 0x80808080u : a.word[i / 2];
+    const uint32_t above = above_bytes<T>(word, i);
+    if constexpr (std::is_same_v<T, bf16>) {
+      const uint32_t low = above & 0xff7fff7fu, high = above & 0xff80ff80u;
+      if (a.kSigned) {
+        out.at[i] = add_pairs<T>(low, high ^ 0x80008000u);
+      } else {
+        out.at[i] = add_pairs<T>(add_pairs<T>(low, pack<T>(-256.0f, -256.0f)), high);
+      }
+      if (more != 0.0f) out.at[i] = add_pairs<T>(out.at[i], pack<T>(more, more));
+    } else {
+      const float less = more - kAbove<T> - (a.kSigned ? 128.0f : 0.0f);
+      out.at[i] = add_pairs<T>(above, pack<T>(less, less));
+    }
+  }
+  return out;
+}
+
+// Columns over (majors, depth).
+template <class T, int kSpan_, class Read, class Make, class Scale>
+struct Made {
+  using Element = T;
+  template <class Lanes>
+  using Held = decltype(std::declval<const Read&>()(0, 0, Lanes{}));
+  static constexpr int kSpan = kSpan_;
+  int majors;
+  Read read;
+  Make make;
+  Scale scale;
+};
+template <class T, int kSpan, class Read, class Make, class Scale>
+LUMIGEN_INLINE Made<T, kSpan, Read, Make, Scale> made(int majors, Read read, Make make, Scale scale) {
+  return {majors, read, make, scale};
+}
+
+}  // namespace LUMIGEN_NS
