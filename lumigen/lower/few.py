@@ -18,14 +18,14 @@ from lumigen.dtype import f32
 from lumigen.index import Axis, ceildiv, extent_of, ix
 from lumigen.lower.beside import have_rows_in_common
 from lumigen.lower.built import Built, check
-from lumigen.lower.contract import Products, affine, as_operand, find_products
+from lumigen.lower.contract import Products, affine, as_operand, find_products, flatten
 from lumigen.lower.made import MadeColumns
 from lumigen.lower.pipeline import Flat, are_counted, for_tile, multiplied_in
 from lumigen.lower.scope import Names, Scope
 from lumigen.lower.simt import dims_of
 from lumigen.machine import FewTile, Gpu
 from lumigen.plan import KernelPlan, NotRealised
-from lumigen.region import Buffer, Region, Role, Store
+from lumigen.region import Buffer, Expr, Region, Role, Store, substitute
 from lumigen.schedule import Schedule, schedule
 from lumigen.tile import BlockTile, Contract, TileKind, TileProgram
 
@@ -36,6 +36,25 @@ def find_few(store: Store, machine: Gpu) -> Products | None:
     """The products of a store, if they are of few rows with columns that threads make in registers; or None."""
     found = find_products(store, one_row=True, packed=False)
     return found if found is not None and _are_few(found, machine) else None
+
+
+def makes_columns(value: Expr, place: Sequence[tuple[Axis, ...]], machine: Gpu) -> bool:
+    """Whether products of few rows make columns of weights, so that these are not stored.
+
+    `place`: the axes of the rows, the columns and the depth. Loops have as many rows at a time where rows are of f32.
+    """
+    rows, majors, depth = place
+    count = extent_of(rows)
+    if not machine.products.few or not count.is_const or count.const > machine.teams.together:
+        return False
+    (n, n_map), (k, k_map) = flatten(majors, "n"), flatten(depth, "k")
+    flat = substitute(substitute(value, k_map), n_map)
+    return MadeColumns.of(flat, n, k, *_limits(machine)) is not None
+
+
+def _limits(machine: Gpu) -> tuple[int, int]:
+    """Neighbours that a thread makes at a time, and the most steps of one."""
+    return machine.products.stored, 2 * machine.storing.few_steps
 
 
 def find_few_beside(region: Region, machine: Gpu) -> tuple[Products, ...] | None:
@@ -55,7 +74,8 @@ def _are_few(found: Products, machine: Gpu) -> bool:
     most = max((t.rows for t in machine.products.few), default=0)
     if not rows.is_const or rows.const > most or found.statistics:
         return False
-    return all(made_of(flat, machine) is not None for flat in map(Flat.of, found.each)) and all(
+    flats = map(Flat.of, found.each)
+    return all(made_of(flat, machine) is not None for flat in flats) and all(
         extent_of(c.grid) == 1 and are_counted(c.m_axes, c.n_axes, c.reduce.axes)
         for c in found.each
     )
@@ -66,8 +86,7 @@ def made_of(flat: Flat, machine: Gpu) -> MadeColumns | None:
     rows, element = affine(flat.rows, flat.m, flat.k), multiplied_in(flat.rows, flat.columns)
     if rows is None or element is f32 or rows[0].dtype is not element or rows[3] != 1:
         return None
-    lanes, most = machine.products.stored, 2 * machine.storing.few_steps
-    return MadeColumns.of(flat.columns, flat.n, flat.k, lanes, most)
+    return MadeColumns.of(flat.columns, flat.n, flat.k, *_limits(machine))
 
 
 def sizes_of(t: FewTile) -> Schedule:
