@@ -180,6 +180,9 @@ class Teams:
     blocks_together: (
         int  # of a multiprocessor, of such teams: while some of them load, others compute
     )
+    blocks_of_several: (
+        int  # the same of several rows with each of those, for which registers are to suffice
+    )
     strips: Strips | None  # none where a thread folds one window at a time
 
 
@@ -282,7 +285,10 @@ class ProductTiles:
     scalar: tuple[ProductTile, ...]  # of f32, by threads that multiply by themselves
     pair: tuple[ProductTile, ...]  # of two products of the same rows, with so many columns of each
     small: tuple[tuple[int, ProductTile], ...]  # of 16 bits: for up to so deep a product
-    few: tuple[FewTile, ...]  # of up to so many rows, the fewest first; none where threads make no columns
+    few: tuple[
+        FewTile, ...
+    ]  # of up to so many rows, the fewest first; none where threads make no columns
+    fewest: int  # rows of them at least: loops read the columns of fewer as fast
     narrow: int  # columns that a small tile has of a matrix with any number of rows
     stored: int  # neighbours of a row that one thread stores
     most_parts: int

@@ -34,6 +34,7 @@ from lumigen.region import (
     walk,
 )
 
+
 class OneRow(Enum):
     """Which products of a vector and a matrix are products like others."""
 

@@ -90,6 +90,7 @@ class Device:
     one_row: OneRow = OneRow.NONE  # which products of a vector are products like others
     beside: Callable[[Region], bool] = lambda _: False  # whether a launch has a grid for each store
     computes: Callable[[Region], bool] = lambda _: False  # if a product is to compute its operands
+    multiplies_all: Callable[[Region], bool] = lambda _: False  # however many products it has
     makes: Makes = lambda _value, _place: False  # if products of few rows make columns of weights
 
     def space(self, region: Region) -> Iterator[Candidate]:
@@ -184,7 +185,8 @@ class Device:
         if self.in_loops(region):
             return 0
         found = find_products(region.stores[0], one_row=True, statistics=True)
-        if found is not None and len(found.each) > self.machine.accumulators:
+        several = found is not None and len(found.each) > self.machine.accumulators
+        if several and not self.multiplies_all(region):
             return 0
         axes = region.stores[0].axes if found is None else found.each[0].n_axes
         return extent_of(axes).estimate()

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lumigen.dtype import f32
-from lumigen.index import Axis, ceildiv, extent_of, ix
+from lumigen.index import Axis, Ix, ceildiv, extent_of, ix
 from lumigen.lower.beside import have_rows_in_common
 from lumigen.lower.built import Built, check
 from lumigen.lower.contract import Products, affine, as_operand, find_products, flatten
@@ -44,17 +44,23 @@ def makes_columns(value: Expr, place: Sequence[tuple[Axis, ...]], machine: Gpu) 
     `place`: the axes of the rows, the columns and the depth. Loops have as many rows at a time where rows are of f32.
     """
     rows, majors, depth = place
-    count = extent_of(rows)
-    if not machine.products.few or not count.is_const or count.const > machine.teams.together:
+    if not has_rows(extent_of(rows), machine) or extent_of(rows).const > machine.teams.together:
         return False
     (n, n_map), (k, k_map) = flatten(majors, "n"), flatten(depth, "k")
     flat = substitute(substitute(value, k_map), n_map)
     return MadeColumns.of(flat, n, k, *_limits(machine)) is not None
 
 
+def has_rows(rows: Ix | int, machine: Gpu) -> bool:
+    """Whether a tile has so many rows, and loops are not as fast."""
+    products = machine.products
+    most = max((t.rows for t in products.few), default=0)
+    return ix(rows).is_const and products.fewest <= ix(rows).const <= most
+
+
 def _limits(machine: Gpu) -> tuple[int, int]:
     """Neighbours that a thread makes at a time, and the most steps of one."""
-    return machine.products.stored, 2 * machine.storing.few_steps
+    return machine.teams.lane_bytes, 2 * machine.storing.few_steps
 
 
 def find_few_beside(region: Region, machine: Gpu) -> tuple[Products, ...] | None:
@@ -70,9 +76,7 @@ def find_few_beside(region: Region, machine: Gpu) -> tuple[Products, ...] | None
 
 
 def _are_few(found: Products, machine: Gpu) -> bool:
-    rows = extent_of(found.each[0].m_axes)
-    most = max((t.rows for t in machine.products.few), default=0)
-    if not rows.is_const or rows.const > most or found.statistics:
+    if found.statistics or not has_rows(extent_of(found.each[0].m_axes), machine):
         return False
     flats = map(Flat.of, found.each)
     return all(made_of(flat, machine) is not None for flat in flats) and all(
@@ -147,6 +151,6 @@ def _program(
         tuple(tiles),
         tuple(top.stmts),
         threads=machine.teams.warp * sizes["warps"],
-        width=machine.products.stored,
+        width=machine.teams.lane_bytes,
         tile=BlockTile(TileKind.FEW, (*((s, sizes[s]) for s in SITES), ("products", len(flats)))),
     )

@@ -49,7 +49,9 @@ class MadeColumns:
             return MadeColumns(major, k, value)
         scales = [e for e in factors if e not in small]
         scale = reduce(lambda a, b: prim(Op.MUL, (a, b), f32), scales) if scales else None
-        return MadeColumns(major, k, *added(small[0]), scale, min((s for s in spans if s), default=0))
+        return MadeColumns(
+            major, k, *added(small[0]), scale, min((s for s in spans if s), default=0)
+        )
 
 
 def _exact(e: Expr) -> Expr:

@@ -274,7 +274,11 @@ def schedule_of_teams(plan: KernelPlan, machine: Gpu) -> Schedule:
         sizes |= {"turn": _turn(plan, teams)}
     sizes |= {"blocks": teams.joined_blocks * joined}
     if are_together(plan.stores):
-        sizes |= {"threads": teams.threads_together, "blocks": teams.blocks_together}
+        several = (
+            len(plan.stores) > teams.together
+        )  # rows that share what they read are held as well
+        blocks = teams.blocks_of_several if several else teams.blocks_together
+        sizes |= {"threads": teams.threads_together, "blocks": blocks}
     whole = schedule("simt", sizes)
     return whole if joined else spread(plan, whole, machine)
 

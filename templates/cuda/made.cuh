@@ -1,13 +1,13 @@
 // Columns of a product that threads make in registers, where matrix instructions take them: of weights of fewer
 // bytes, as memory has them.
 //
-//   const auto b = made<bf16, 32>(4096,
+//   const auto b = made<bf16, 32, false>(4096,
 //                                 [&](int n, int k, auto lanes) { return what kLanes neighbours are made of; },
 //                                 [&](const auto& reads, int n, int k) { return pairs<bf16>(..., -8.0f); },
 //                                 [&](const auto& reads, int n, int k) { return what multiplies their sum; });
 //
-// Small integers are exact in 16 bits. What neighbours along the depth share, 32 of them here, multiplies the
-// sum of their products.
+// Small integers are exact in 16 bits. What neighbours along the depth share, 32 of them here, multiplies them
+// there; what all of a column share multiplies its sum.
 #pragma once
 
 #include "operand.cuh"
@@ -84,20 +84,48 @@ LUMIGEN_INLINE Pairs<T> pairs(Bytes<I> a, float more) {
   return out;
 }
 
-// Columns over (majors, depth).
-template <class T, int kSpan_, class Read, class Make, class Scale>
+// a * b + c, of pairs.
+template <class T>
+LUMIGEN_INLINE uint32_t multiply_pairs(uint32_t a, uint32_t b, uint32_t c) {
+  uint32_t sum;
+  if constexpr (std::is_same_v<T, bf16>) {
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
+  } else {
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
+  }
+  return sum;
+}
+
+// A number as the sum of two of 16 bits, so that a product with both is rounded nearly once; of one that has no more
+// digits the second is none.
+template <class T, bool kOfT>
+struct Scale {
+  uint32_t most, rest;  // each twice
+  LUMIGEN_INLINE explicit Scale(float x) {
+    using Type = std::conditional_t<std::is_same_v<T, bf16>, BFloat16, Float16>;
+    const float rounded = Type::widen(Type::narrow(x)), left = x - rounded;
+    most = pack<T>(rounded, rounded), rest = pack<T>(left, left);
+  }
+  LUMIGEN_INLINE uint32_t times(uint32_t pair) const {
+    return multiply_pairs<T>(pair, most, kOfT ? 0x80008000u : multiply_pairs<T>(pair, rest, 0x80008000u));
+  }
+};
+
+// Columns over (majors, depth). kOfT: what neighbours share has no more digits than T.
+template <class T, int kSpan_, bool kOfT, class Read, class Make, class Scaled>
 struct Made {
   using Element = T;
   template <class Lanes>
   using Held = decltype(std::declval<const Read&>()(0, 0, Lanes{}));
+  using Factor = Scale<T, kOfT>;
   static constexpr int kSpan = kSpan_;
   int majors;
   Read read;
   Make make;
-  Scale scale;
+  Scaled scale;
 };
-template <class T, int kSpan, class Read, class Make, class Scale>
-LUMIGEN_INLINE Made<T, kSpan, Read, Make, Scale> made(int majors, Read read, Make make, Scale scale) {
+template <class T, int kSpan, bool kOfT, class Read, class Make, class Scaled>
+LUMIGEN_INLINE Made<T, kSpan, kOfT, Read, Make, Scaled> made(int majors, Read read, Make make, Scaled scale) {
   return {majors, read, make, scale};
 }
 

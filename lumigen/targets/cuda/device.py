@@ -23,7 +23,7 @@ from lumigen.lower.beside import find_blocks_beside, find_loops_beside
 from lumigen.lower.block_fold import runs_in_blocks
 from lumigen.lower.contractions import OneRow
 from lumigen.lower.devices import Device, Special
-from lumigen.lower.few import find_few_beside, makes_columns
+from lumigen.lower.few import find_few, find_few_beside, has_rows, makes_columns
 from lumigen.lower.plan_region import candidates_of_blocks, slower_candidates
 from lumigen.lower.schedule_plan import blocks_compute, part_of_row, schedule_of_streaming, selects
 from lumigen.lower.side_by_side import side_by_side
@@ -56,8 +56,9 @@ def device_of(machine: StreamingGpu, copying: StreamingGpu) -> Device:
         selects=partial(selects, machine=machine),
         beside=partial(_beside, machine),
         computes=partial(blocks_compute, machine=machine),
-        one_row=OneRow.MADE,
+        one_row=OneRow.MADE if has_rows(1, machine) else OneRow.NONE,
         makes=partial(makes_columns, machine=machine),
+        multiplies_all=lambda region: find_few(region.stores[0], machine) is not None,
         special=(
             Special(copying.name, partial(roles.schedules, machine=copying)),
             Special(copying.name, partial(stream_roles.schedules, machine=copying)),

@@ -73,6 +73,7 @@ PRODUCTS = ProductTiles(
         (512, ProductTile(16, 16, 32, 3, 16, 35, warps=(1, 1))),
     ),
     few=(FewTile(8, 16, 128, 2, 8, 2), FewTile(16, 16, 128, 2, 8, 1)),
+    fewest=1,
     narrow=32,
     stored=4,
     most_parts=16,
@@ -148,6 +149,7 @@ TEAMS = Teams(
     together=4,
     threads_together=128,
     blocks_together=8,
+    blocks_of_several=3,
     strips=Strips(points=(8, 4, 2), shown=16, lanes=4, threads=256, threads_alone=1024),
 )
 SM_80 = StreamingGpu(

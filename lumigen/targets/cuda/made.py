@@ -17,6 +17,7 @@ from lumigen.dtype import DType, f32
 from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, ix
 from lumigen.lower.made import MadeColumns
+from lumigen.lower.pipeline import rounded_to
 from lumigen.lower.scope import address, integers_read
 from lumigen.region import Expr, Local, Prim, Read, children, free_axes, local, map_expr, walk
 from lumigen.targets.cuda.machines import SM_80
@@ -42,11 +43,11 @@ def _made_lines(
     name: str, columns: Operand, major: Axis, k: Axis, element: DType, r: Renderer
 ) -> tuple[Lines, str]:
     """Columns over (major, k) as a variable of the device's header, and under what condition vectors are packets."""
-    products, most = SM_80.products, 2 * SM_80.storing.few_steps
-    found = columns.value and MadeColumns.of(columns.value, major, k, products.stored, most)
+    lanes, most = SM_80.teams.lane_bytes, 2 * SM_80.storing.few_steps
+    found = columns.value and MadeColumns.of(columns.value, major, k, lanes, most)
     if not found:
         raise LoweringFailed(step="emit", what="columns that are not made in registers")
-    packets = Packets(products.stored, starts={k: ix(0)}, whole={k})
+    packets = Packets(lanes, starts={k: ix(0)}, whole={k})
     part = packets.aligned(found.part, k)
     scale = found.scale and packets.aligned(found.scale, k)
     reader, maker, scaler = (replace(r.inside(), lanes=k, packets=packets) for _ in range(3))
@@ -71,7 +72,7 @@ def _made_lines(
         scales = one.lines(*_used(lets, value, one), f"return {one.scalar(value).code};")
     span = str(found.span) if found.span else WHOLE
     text = r.lines(
-        f"const auto {name} = made<{spelled}, {span}>({count(r, major.extent)}, [&]({_places(brings, major, k, r)}, auto lanes) {{",
+        f"const auto {name} = made<{spelled}, {span}, {str(_is_of(found.scale, element)).lower()}>({count(r, major.extent)}, [&]({_places(brings, major, k, r)}, auto lanes) {{",
         brings.indented(),
         f"}}, [&](const auto& {makes.named('reads')}, {_places(makes, major, k, r)}) {{",
         makes.indented(),
@@ -80,6 +81,13 @@ def _made_lines(
         "});",
     )
     return text, packets.asked(r.index)
+
+
+def _is_of(scale: Expr | None, element: DType) -> bool:
+    """Whether it has no more digits than the type has."""
+    if isinstance(scale, Read):
+        return scale.source.dtype is element
+    return scale is None or rounded_to(scale) is element
 
 
 def _used(lets: dict[str, str], value: Expr, r: Renderer) -> list[str]:
