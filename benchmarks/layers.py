@@ -163,7 +163,9 @@ def emit(directory: Path, names: Sequence[str], tune: float | None = None) -> No
         weights |= {f"{name}.{key}": value.numpy() for key, value in state.items()}
     known = set(model.weight_names().values())
     weights = {key: value for key, value in weights.items() if key in known}
-    compile_project(model.trace(), directory=directory, weights=weights, force=True, tune=tune)
+    compile_project(
+        model.trace(), directory=directory, weights=weights, force=True, tune=tune, isa="native"
+    )
 
 
 def specs(lg: Any, case: LayerCase) -> dict[str, Any]:

@@ -47,6 +47,7 @@ MODELS = (
     ("from_torch", lg.from_torch),
     ("check", lg.check),
     ("load_model_file", lg.load_model_file),
+    ("from_hugging_face", lg.from_hugging_face),
     ("from_onnx", lg.from_onnx),
     ("open_weights", lg.open_weights),
     ("Weights", lg.Weights),

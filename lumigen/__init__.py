@@ -54,6 +54,7 @@ from lumigen.frontend import (
 )
 from lumigen.frontend.functions import *  # noqa: F403  # the names that it lists
 from lumigen.frontend.offered import lacks
+from lumigen.importers.hugging_face import from_hugging_face
 from lumigen.importers.onnx import from_onnx
 from lumigen.importers.torch import from_torch
 from lumigen.original import check
@@ -103,6 +104,7 @@ __all__ = [
     "float16",
     "float32",
     "float64",
+    "from_hugging_face",
     "from_onnx",
     "from_torch",
     "functional",

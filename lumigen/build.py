@@ -208,18 +208,7 @@ def build_project(
         log = build / "lumigen.log"
         log.write_bytes(b"")
         report = progress or _silent
-        options = {
-            "CMAKE_CXX_COMPILER": tools.cxx,
-            "CMAKE_MAKE_PROGRAM": tools.ninja,
-            "BUILD_SHARED_LIBS": "ON",
-            f"{name.upper()}_TESTS": "ON" if tests else "OFF",
-            f"{name.upper()}_PYTHON": "ON" if python else "OFF",
-        }
-        options |= tools.kernels
-        if _has_instruction_sets(target):
-            options[f"{name.upper()}_ISA"] = isa or "all"
-        if python:
-            options["Python_EXECUTABLE"] = sys.executable
+        options = _options(name, target, tools, python=python, tests=tests, isa=isa)
         defines = [f"-D{key}={value}" for key, value in options.items()]
         configure = [tools.cmake, "--preset", preset, "-G", "Ninja", *defines]
         _run("configure", configure, directory, log, report)
@@ -227,13 +216,8 @@ def build_project(
         shipped = [name, *([f"{name}_python"] if python else []), *programs]
         targets = [] if tests else ["--target", *shipped]
         parallel = ["--parallel", str(jobs)] if jobs else []
-        _run(
-            "compile",
-            [tools.cmake, "--build", str(build), *parallel, *targets],
-            directory,
-            log,
-            report,
-        )
+        compile_ = [tools.cmake, "--build", str(build), *parallel, *targets]
+        _run("compile", compile_, directory, log, report)
         result = _collect(directory, build, name, log, python=python, program=bool(programs))
         with whole_file(build / STAMP) as file:
             file.write(json.dumps({"stamp": stamp, "outputs": _outputs(result)}).encode())
@@ -278,6 +262,26 @@ def _find_tools(target: str) -> _Tools:
             tool=tool, purpose=purpose, remedy=f"Install it with `pip install {tool}`."
         )
     return _Tools(cmake, ninja, cxx, _kernel_tools(target, cxx))
+
+
+def _options(
+    name: str, target: str, tools: _Tools, *, python: bool, tests: bool, isa: str | None
+) -> dict[str, str]:
+    """CMake's variables for the project."""
+    prefix = name.upper()
+    options = {
+        "CMAKE_CXX_COMPILER": tools.cxx,
+        "CMAKE_MAKE_PROGRAM": tools.ninja,
+        "BUILD_SHARED_LIBS": "ON",
+        f"{prefix}_TESTS": "ON" if tests else "OFF",
+        f"{prefix}_PYTHON": "ON" if python else "OFF",
+        **tools.kernels,
+    }
+    if _has_instruction_sets(target):
+        options[f"{prefix}_ISA"] = isa or "all"
+    if python:
+        options["Python_EXECUTABLE"] = sys.executable
+    return options
 
 
 def _has_instruction_sets(target: str) -> bool:

@@ -80,6 +80,10 @@ i32 = DType("i32", Kind.INT, 32, np.int32, "int32_t", 0)
 i64 = DType("i64", Kind.INT, 64, np.int64, "int64_t", 0)
 boolean = DType("bool", Kind.BOOL, 8, np.bool_, "uint8_t", 6)
 
+# Of the numbers in vectors: of every machine, and of one that has those of f64 too.
+FLOATS = frozenset({f32})
+DOUBLES = FLOATS | {f64}
+
 # PyTorch's names of them.
 float32, float16, bfloat16, float64 = f32, f16, bf16, f64
 int8, uint8, int32, int64 = i8, u8, i32, i64

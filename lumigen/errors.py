@@ -381,9 +381,9 @@ class CompilerMissing(UserError):
 
 
 class LimitsUnknown(UserError):
-    """What a GPU can do at most cannot be measured; `why` is a clause."""
+    """What a GPU can do at most cannot be measured; `why` is a clause, `remedy` a sentence."""
 
-    message = "[bench] the limits of the GPU cannot be measured: {why}. Run nvidia-smi to see why."
+    message = "[bench] the limits of the GPU cannot be measured: {why}. {remedy}"
 
 
 class BuildFailed(UserError):

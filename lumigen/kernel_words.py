@@ -36,7 +36,7 @@ bfloat constant device fragment half kernel thread threadgroup uchar uint ulong 
 RESERVED = frozenset(_RESERVED.split())
 _GROUP_WORDS = """
 as_type block clear column_of copy_four count_before element fill_rows first_column first_row fold_rows group_number
-group_of k_end k_lo load_bf16 load_f16 mapped mem_flags multiply_tiles multiply_weights other_value own_column
+group_of is_there k_end k_lo load_bf16 load_f16 mapped mem_flags multiply_tiles multiply_weights other_value own_column
 own_place own_row own_value part scale_rows set_element stands_before Fragment Greatest Numbers ProductTile Sum a_tile
 b_tile c_tile team_number team_rank thread_number threadgroup_barrier LUMIGEN_UNROLL kTeam kTeams
 """
@@ -52,7 +52,13 @@ a_tile acc arrived b_tile back band block c c_tile column_tile columns_each d e 
 k_end m map_a map_b map_c n n_begin n_end once outer p panels part parts pk places r row row_tile row_tiles
 column_tiles rows_each scores strip sums task tile total w_tile x_tile
 """
-ENDS = ("_offset", "_parts", "_lo", "_end")  # with the name of an axis or value before them
+ENDS = (
+    "_offset",
+    "_parts",
+    "_first",
+    "_lo",
+    "_end",
+)  # with the name of an axis or value before them
 _PATTERN = re.compile(
     rf"(?:at_|new_)?((?:[ijk]\d+)+p?(?:_from_\d+|_part)?|j_from_\d+|(?:{'|'.join(_NUMBERED.split())})\d+|"
     rf"{'|'.join(_OWN.split())})(?:{'|'.join(ENDS)})?|.*_panels"

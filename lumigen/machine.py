@@ -105,6 +105,7 @@ class Vectors:
     written: int  # points of a short factor that conditions ask for: up to so many are written out
     scanned: int  # of a row that is scanned one element after the other; longer ones by vectors
     pieces: int  # points of an axis that a kernel may have a store for each of; 0: none
+    doubles: bool = False  # whether lanes have numbers of f64 beside those of f32
 
 
 @dataclass(frozen=True)

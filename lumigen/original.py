@@ -5,7 +5,7 @@ Promises the inputs of entries_test.cpp, so that what the original gives becomes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,7 @@ from lumigen.emit.vectors import Vector, input_of, points, shaken, stored
 from lumigen.errors import BadArgument, OriginalFailed, first_line, user_location
 from lumigen.frontend import Model
 from lumigen.frontend.model import Original
+from lumigen.graph import Graph
 from lumigen.index import Dim
 from lumigen.interp.graph import evaluate, ports
 from lumigen.program import Port
@@ -61,9 +62,9 @@ def check(model: Model) -> Checked:
     of their range, which are places in any table. BadArgument for a model that was not imported; OriginalFailed where
     the original does not run.
     """
-    original = model.original if isinstance(model, Model) else None  # pyright: ignore[reportUnnecessaryIsInstance]
-    if original is None:
-        expected = "one of from_torch, of from_onnx, or of their files: it has an original"
+    originals = model.originals if isinstance(model, Model) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not originals:
+        expected = "one of from_torch, from_onnx or from_hugging_face, or of their files: it has an original"
         raise BadArgument(
             where=user_location(),
             op="check",
@@ -71,19 +72,59 @@ def check(model: Model) -> Checked:
             value="one that was written for lumigen",
             expected=expected,
         )
-    ((entry, graph),) = model.trace().entries
-    wanted, dims, weights = ports(graph), graph.dims(), model.values()
     rows: list[Difference] = []
-    vectors: list[Vector] = []
-    for point in chosen(dims):
-        sizes = dict(zip(dims, point, strict=True))
-        inputs = {p.name: _input(p, i, sizes) for i, p in enumerate(wanted, 1)}
-        want = _run(model.name, original, inputs)
-        got = evaluate(graph, inputs, weights)
-        text = ", ".join(f"{d.name}={n}" for d, n in sizes.items())
-        rows += [_apart(text, name, array, want[name]) for name, array in got.items()]
-        vectors.append(stored(point, {name: want[name] for name in got}, _again(model, inputs)))
-    return Checked(tuple(rows), {entry: tuple(vectors)})
+    vectors: dict[str, list[Vector]] = {}
+    weights = _weights(model)
+    for call in _calls(model):
+        got = evaluate(call.graph, call.inputs, weights)
+        rows += [_apart(call.sizes, name, array, call.outputs[name]) for name, array in got.items()]
+        vectors.setdefault(call.entry, []).append(_vector(call, weights))
+    return Checked(tuple(rows), {entry: tuple(found) for entry, found in vectors.items()})
+
+
+def kept(model: Model) -> dict[str, tuple[Vector, ...]]:
+    """What the project's tests keep of the originals, as `check` does, for a model that is compared in another way."""
+    vectors: dict[str, list[Vector]] = {}
+    weights = _weights(model)
+    for call in _calls(model):
+        vectors.setdefault(call.entry, []).append(_vector(call, weights))
+    return {entry: tuple(found) for entry, found in vectors.items()}
+
+
+@dataclass(frozen=True)
+class OriginalRun:
+    """One run of an original: the entry and its graph, the values of the dims, inputs and outputs by their names."""
+
+    entry: str
+    graph: Graph
+    point: tuple[int, ...]
+    inputs: Mapping[str, Array]
+    outputs: Mapping[str, Array]
+
+    @property
+    def sizes(self) -> str:
+        named = zip(self.graph.dims(), self.point, strict=True)
+        return ", ".join(f"{d.name}={n}" for d, n in named)
+
+
+def _calls(model: Model) -> Iterator[OriginalRun]:
+    """The runs of the originals, which each begin with a new context."""
+    for entry, graph in model.trace().entries:
+        original = model.originals.get(entry)
+        if original is None:
+            continue
+        for point in chosen(graph.dims()):
+            sizes = dict(zip(graph.dims(), point, strict=True))
+            inputs = {p.name: _input(p, i, sizes) for i, p in enumerate(ports(graph), 1)}
+            found = _run(model.name, original, inputs)
+            names = [name for name, _ in graph.outputs]
+            yield OriginalRun(entry, graph, point, inputs, {name: found[name] for name in names})
+
+
+def _weights(model: Model) -> dict[str, Array]:
+    """The arrays of the model's weights, those of few bits as what they stand for."""
+    held = model.sources(None) or {}
+    return {w.name: np.asarray(held[w.name]) for w in model.trace().weights}
 
 
 def chosen(dims: Sequence[Dim]) -> list[tuple[int, ...]]:
@@ -108,10 +149,11 @@ def _run(model: str, original: Original, inputs: Mapping[str, Array]) -> Mapping
         raise OriginalFailed(model=model, why=why) from e
 
 
-def _again(model: Model, inputs: Mapping[str, Array]) -> Callable[[], Mapping[str, Array]]:
-    """The model on floats that are moved a little: which integers depend on rounding."""
-    ((_, graph),) = model.trace().entries
-    return lambda: evaluate(graph, shaken(inputs), model.values())
+def _vector(call: OriginalRun, weights: Mapping[str, Array]) -> Vector:
+    """What is kept of a run; the graph on floats that are moved a little says which integers depend on rounding."""
+    return stored(
+        call.point, call.outputs, lambda: evaluate(call.graph, shaken(call.inputs), weights)
+    )
 
 
 def _apart(sizes: str, name: str, got: Array, want: Array) -> Difference:

@@ -43,6 +43,17 @@ def read_with_metal_cpp(source: Path, folder: str, *flags: str) -> str:
     return said(clang, *mac, *warned, *flags, str(source)).stderr
 
 
+def said_of_shaders(kernels: Path, namespace: str) -> str | None:
+    """What clang says of kernels as the emulator runs them; None where there is no clang."""
+    clang = shutil.which("clang++")
+    if clang is None:
+        return None
+    warned = ["-std=c++17", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", f"-I{EMULATOR}"]
+    defined = ["-DLUMIGEN_EMULATED", "-DLUMIGEN_HOST", f"-DLUMIGEN_NS={namespace}"]
+    flags = [*warned, "-Wno-unknown-attributes", *defined, "-D__METAL_VERSION__=310", "-x", "c++"]
+    return said(clang, *flags, str(kernels)).stderr
+
+
 def build(kernels: Path, main: Path, program: Path, compiler: str = "c++") -> None:
     """The kernels with the emulator and a main function."""
     sources = [*sorted(EMULATED.glob("*.cpp")), main]

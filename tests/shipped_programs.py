@@ -86,8 +86,9 @@ def ship(
     }
     if arrays:
         pack_weights(made.model, arrays, "the programs").write(weights_path(directory, name))
-    if target.has_device:
+    if target.kernel_suffix != "cpp":
         group_kernels(directory, target.kernel_suffix)
+        parse_headers_once(directory, name)
     build_project(directory)
     return Shipped(programs, made.lowered, load_module(directory), dtype, arrays)
 
@@ -115,7 +116,7 @@ def group_kernels(directory: Path, suffix: str, together: int = 16) -> None:
     text = lists.read_text()
     alike: dict[str, list[str]] = {}
     for f in sorted((directory / "kernels").glob(f"k*_simt.{suffix}")):
-        macros = "".join(s for s in f.read_text().splitlines() if s.startswith("#"))
+        macros = "".join(s for s in f.read_text().splitlines() if s.startswith("#define"))
         alike.setdefault(macros, []).append(f.name)
     groups = [
         names[i : i + together] for names in alike.values() for i in range(0, len(names), together)
@@ -128,6 +129,16 @@ def group_kernels(directory: Path, suffix: str, together: int = 16) -> None:
         for name in rest:
             text = text.replace(f"  kernels/{name}\n", "")
     lists.write_text(text)
+
+
+def parse_headers_once(directory: Path, name: str) -> None:
+    """Entries are short and many: the headers that all of them include are most of what a compiler reads."""
+    lists = directory / "CMakeLists.txt"
+    text = lists.read_text()
+    core = f"target_link_libraries({name}_core PRIVATE {name}_flags)\n"
+    assert core in text
+    once = f"target_precompile_headers({name}_core PRIVATE src/tables.h)\n"
+    lists.write_text(text.replace(core, core + once))
 
 
 __all__ = ["Shipped", "group_kernels", "ship"]

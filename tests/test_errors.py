@@ -276,7 +276,7 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
         ),
     ),
     errors.LimitsUnknown: (
-        {"why": "the NVIDIA driver shows no GPU"},
+        {"why": "the NVIDIA driver shows no GPU", "remedy": "Run nvidia-smi to see why."},
         (
             "[bench] the limits of the GPU cannot be measured: the NVIDIA driver shows no GPU. "
             "Run nvidia-smi to see why."

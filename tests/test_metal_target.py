@@ -9,10 +9,13 @@ import os
 import re
 import subprocess
 from pathlib import Path
+from random import Random
 
 import pytest
-from metal import address_spaces, read_with_metal_cpp, said
+from commit import commit
+from metal import address_spaces, read_with_metal_cpp, said, said_of_shaders
 from metal_programs import programs
+from sweeps import metal_emulated
 
 import lumigen as lg
 from lumigen import cli
@@ -119,6 +122,8 @@ def test_the_emulated_project_passes_its_tests(project: Path) -> None:
 
     run("cmake", "--preset", "metal-emulated", "-G", "Ninja", "-DPROGRAMS_FROM_SOURCE=ON")
     run("cmake", "--build", "--preset", "metal-emulated")
+    one_source = project / "build" / "metal-emulated" / "programs.metal"
+    assert not said_of_shaders(one_source, "programs_impl")  # a second compiler
     text = run("ctest", "--preset", "metal-emulated", "-V")
     assert "100% tests passed" in text
     assert "Skipped" not in text
@@ -143,6 +148,16 @@ def test_the_emulated_project_passes_its_tests(project: Path) -> None:
     test = project / "build" / "metal-emulated" / "programs_kernels_test"
     done = said(str(test), without.stem, env={"LUMIGEN_EMULATOR_SEED": "1"})
     assert done.returncode == 1, done.stdout
+
+
+@pytest.mark.slow
+def test_a_sample_agrees_with_the_interpreter() -> None:
+    """Of what docs/metal_emulated.md has all of; other programs, and threads in another order, with each commit."""
+    seed = commit()
+    part = metal_emulated.sample(seed, 10)
+    assert len(part.names) == 10
+    order = Random(seed).randrange(1, 1000)
+    assert not metal_emulated.run(part, order), f"{part} of the sample of {seed}, order {order}"
 
 
 # ---- what it refuses ----------------------------------------------------------------------------

@@ -1,30 +1,84 @@
-"""Llama, Mistral, Qwen, configured by their config.json or GGUF: rotary positions, grouped heads, cached keys.
+"""Llama and its relatives, configured by config.json or GGUF: rotary positions, grouped heads, cached keys.
 
-The attributes are called as the checkpoint of Hugging Face calls its tensors, which is all that binds them.
+What a family computes in another way is a row of FAMILIES. The attributes are called as checkpoints of Hugging Face
+call their tensors, which is all that binds them.
 `prefill` takes several tokens of a text, `decode` one; both leave their keys and values in the context's caches.
 """
 
 import math
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 
 import lumigen as lg
 from lumigen import functional, nn
 
-MODEL_TYPES = ("llama", "mistral", "qwen2", "qwen3")
+
+@dataclass(frozen=True)
+class Family:
+    """What a model_type computes in another way than Llama; `usual` is what its config.json may leave out."""
+
+    is_fused: bool = False  # one projection for queries, keys and values, one for gate and up
+    has_biased_projections: bool = False  # of queries, keys and values
+    has_head_norms: bool = False  # of queries and keys
+    has_norms_after: bool = False  # attention and feed-forward
+    norm_adds: float = 0.0  # to the weights of norms
+    scales_embeddings: bool = False  # by the root of their width
+    turns_a_part: bool = False  # of each head may be without positions
+    usual: Mapping[str, Any] = field(default_factory=dict)
+
+
+GEMMA = {
+    "tie_word_embeddings": True,
+    "hidden_act": "gelu_pytorch_tanh",
+    "query_pre_attn_scalar": 256,
+}
+CAPPED = {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
+LOCAL = {"sliding_window_pattern": 6, "rope_local_base_freq": 10000.0}
+MIXTRAL = {"norm_topk_prob": True, "rope_theta": 1e6}
+FAMILIES = {
+    "llama": Family(),
+    "mistral": Family(),
+    "qwen2": Family(has_biased_projections=True),
+    "qwen3": Family(has_head_norms=True),
+    "phi3": Family(is_fused=True, turns_a_part=True),
+    "gemma2": Family(
+        has_norms_after=True,
+        norm_adds=1.0,
+        scales_embeddings=True,
+        usual={**GEMMA, **CAPPED, "sliding_window_pattern": 2},
+    ),
+    "gemma3_text": Family(
+        has_head_norms=True,
+        has_norms_after=True,
+        norm_adds=1.0,
+        scales_embeddings=True,
+        usual={**GEMMA, **LOCAL, "rope_theta": 1e6},
+    ),
+    "mixtral": Family(usual=MIXTRAL),
+    "qwen3_moe": Family(has_head_norms=True),
+}
+ROTATIONS = ("default", "linear", "llama3", "yarn", "longrope", "su")
 ROPE = {
-    "rope_type": ("default", "linear", "llama3", "yarn"),
-    "type": ("default", "linear", "llama3", "yarn"),
+    "rope_type": ROTATIONS,
+    "type": ROTATIONS,
     "partial_rotary_factor": (1,),
     "mscale_all_dim": (0,),
 }
+ACTIVATIONS = {
+    "silu": functional.silu,
+    "gelu_pytorch_tanh": lambda x: functional.gelu(x, approximate="tanh"),
+}
 # what checkpoints of this form may say that changes what is computed: the values that are computed here
 SUPPORTED = {
-    "hidden_act": ("silu",),
+    "hidden_act": tuple(ACTIVATIONS),
+    "hidden_activation": tuple(ACTIVATIONS),
     "partial_rotary_factor": (1,),
     **{f"{table}.{k}": v for table in ("rope_parameters", "rope_scaling") for k, v in ROPE.items()},
     "no_rope_layers": (),
+    "use_bidirectional_attention": (False,),
     "embedding_multiplier": (1,),
     "residual_multiplier": (1,),
     "attention_multiplier": (),
@@ -33,17 +87,53 @@ SUPPORTED = {
 CACHES = {"f32": lg.f32, "bf16": lg.bf16, "f16": lg.f16}
 
 
-def frequencies(config):
-    """(head_dim / 2,): by how much a position turns each pair of features, in radians; and a scale of the pairs."""
-    # one table since transformers 5, a number and the scaling before
-    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    half = config["head_dim"] // 2
-    base = math.log2(rope.get("rope_theta", config.get("rope_theta", 10000.0)))
+def read_config(weights, length):
+    """The configuration of the checkpoint, complete: what it may leave out is said."""
+    family = FAMILIES.get(weights.config.get("model_type"), Family())
+    supported = {k: v for k, v in SUPPORTED.items() if not (family.turns_a_part and "partial" in k)}
+    config = weights.config_for(*FAMILIES, supported=supported)
+    for key, value in family.usual.items():
+        if key not in config:
+            config[key] = value
+    hidden, heads = config["hidden_size"], config["num_attention_heads"]
+    config["family"] = family
+    config.setdefault("head_dim", hidden // heads)
+    config.setdefault("num_key_value_heads", heads)
+    config["length"] = length or min(config["max_position_embeddings"], 4096)
+    return config
+
+
+def rotation(config, layer):
+    """How the layer turns pairs of features: the keys of its table of rotary positions."""
+    # a table since transformers 5, perhaps one for each kind of layer; numbers and the scaling before
+    table = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    is_local = window(config, layer) is not None
+    kind, local = "sliding_attention" if is_local else "full_attention", "rope_local_base_freq"
+    if kind in table:
+        return table[kind]
+    if is_local and config.get(local):
+        return {"rope_theta": config[local]}
+    for key, usual in (("rope_theta", 10000.0), ("partial_rotary_factor", 1.0)):
+        table.setdefault(key, config.get(key, usual))
+    return table
+
+
+def turned(config, rope):
+    """How many features of each head turn; the others come after them."""
+    return int(config["head_dim"] * rope.get("partial_rotary_factor", 1.0))
+
+
+def frequencies(config, rope):
+    """(turned / 2,): by how much a position turns each pair of features, in radians; and a scale of the pairs."""
+    half = turned(config, rope) // 2
+    base = math.log2(rope["rope_theta"])
     pairs = lg.arange(half).float()
     turns = (pairs * (-base / half)).exp2()
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind == "default":
         return turns, 1.0
+    if kind in ("longrope", "su"):
+        return stretched(config, rope, turns)
     factor = rope["factor"]
     if kind == "linear":
         return turns / factor, 1.0
@@ -69,11 +159,28 @@ def frequencies(config):
     return turns * (fast + (1 - fast) / factor), scale
 
 
+def stretched(config, rope, turns):
+    """Turns that are divided by a factor each, https://arxiv.org/abs/2402.13753: one set for texts of the length that
+    the model was made for, another one for models of longer texts, whatever the text at hand is.
+    """
+    most = config["max_position_embeddings"]
+    made_for = rope.get("original_max_position_embeddings") or config.get(
+        "original_max_position_embeddings", most
+    )
+    factors = rope["short_factor" if config["length"] <= made_for else "long_factor"]
+    scale = rope.get("attention_factor")
+    if scale is None:
+        scale = math.sqrt(1 + math.log(max(most / made_for, 1)) / math.log(made_for))
+    return turns / lg.tensor(factors), scale
+
+
 def window(config, layer):
     """How many tokens back the layer looks; None: all."""
-    kinds = config.get("layer_types")
+    kinds, pattern = config.get("layer_types"), config.get("sliding_window_pattern")
     if kinds:
         looks_back = kinds[layer] == "sliding_attention"
+    elif pattern:  # all but each last one of so many
+        looks_back = (layer + 1) % pattern != 0
     else:  # Qwen 2 names a window, and whether and from which layer on it is used
         looks_back = config.get("use_sliding_window", True)
         first = 28 if str(config.get("model_type")).startswith("qwen") else 0  # if it names none
@@ -81,23 +188,48 @@ def window(config, layer):
     return config.get("sliding_window") if looks_back else None
 
 
+def capped(x, most):
+    """Between -most and most, softly; as it is where there is none."""
+    return (x / most).tanh() * most if most else x
+
+
+class Norm(nn.Module):
+    def __init__(self, width, config):
+        self.width, self.eps = width, config["rms_norm_eps"]
+        self.adds = config["family"].norm_adds
+        self.weight = nn.Parameter(width)
+
+    def forward(self, x):
+        weight = self.weight + self.adds if self.adds else self.weight
+        return functional.rms_norm(x, (self.width,), weight, self.eps)
+
+
 class Attention(nn.Module):
-    def __init__(self, config, layer, length, chunk):
-        hidden, family = config["hidden_size"], config.get("model_type")
+    def __init__(self, config, layer, chunk):
+        hidden, family, length = config["hidden_size"], config["family"], config["length"]
         self.heads, self.groups = config["num_attention_heads"], config["num_key_value_heads"]
         self.width, self.length = config["head_dim"], length
         self.window = window(config, layer)
-        self.turns = lambda: frequencies(config)
-        bias = family == "qwen2" or config.get("attention_bias", False)
-        self.q_proj = nn.Linear(hidden, self.heads * self.width, bias=bias)
-        self.k_proj = nn.Linear(hidden, self.groups * self.width, bias=bias)
-        self.v_proj = nn.Linear(hidden, self.groups * self.width, bias=bias)
-        bias = bias and family != "qwen2"
+        rope = rotation(config, layer)
+        self.turned = turned(config, rope)
+        self.turns = lambda: frequencies(config, rope)
+        self.scale = config.get("query_pre_attn_scalar", self.width) ** -0.5
+        self.cap = config.get("attn_logit_softcapping")
+        self.is_fused = family.is_fused
+        self.rows = [self.heads * self.width, *[self.groups * self.width] * 2]
+        is_biased = config.get("attention_bias", False)
+        bias = is_biased or family.has_biased_projections
+        if self.is_fused:
+            self.qkv_proj = nn.Linear(hidden, sum(self.rows), bias=bias)
+        else:
+            self.q_proj, self.k_proj, self.v_proj = (
+                nn.Linear(hidden, rows, bias=bias) for rows in self.rows
+            )
+        bias = is_biased and not family.has_biased_projections
         self.o_proj = nn.Linear(self.heads * self.width, hidden, bias=bias)
         self.q_norm = self.k_norm = nn.Identity()
-        if family == "qwen3":
-            self.q_norm = nn.RMSNorm(self.width, eps=config["rms_norm_eps"])
-            self.k_norm = nn.RMSNorm(self.width, eps=config["rms_norm_eps"])
+        if family.has_head_norms:
+            self.q_norm, self.k_norm = Norm(self.width, config), Norm(self.width, config)
         # a window needs no more rows than it sees, and those that a chunk adds before its first token looks back
         rows = self.window + chunk - 1 if self.window else length
         self.is_ring = rows < length
@@ -108,24 +240,30 @@ class Attention(nn.Module):
             for name in (f"layers.{layer}.self_attn.{part}" for part in ("keys", "values"))
         )
 
+    def projected(self, x):
+        """Queries, keys and values, (heads, sequence, head_dim) each."""
+        if self.is_fused:
+            parts = self.qkv_proj(x).split(self.rows, -1)
+        else:
+            parts = self.q_proj(x), self.k_proj(x), self.v_proj(x)
+        return tuple(y.unflatten(-1, (-1, self.width)).transpose(0, 1) for y in parts)
+
     def rotated(self, x, positions):
-        """x (heads, sequence, head_dim), whose halves are the two features of each pair."""
+        """x (heads, sequence, head_dim), the halves of whose turned features are the two features of each pair."""
         turns, scale = self.turns()
         angles = positions.float().unsqueeze(-1) * turns
         cos, sin = angles.cos() * scale, angles.sin() * scale
-        first, second = x.chunk(2, -1)
-        return lg.cat([first * cos - second * sin, second * cos + first * sin], -1)
+        first, second = x[..., : self.turned].chunk(2, -1)
+        pairs = [first * cos - second * sin, second * cos + first * sin]
+        rest = [x[..., self.turned :]] if self.turned < self.width else []
+        return lg.cat([*pairs, *rest], -1)
 
     def forward(self, x, position):
         n = x.shape[0]
-
-        def split(y):  # (sequence, heads * head_dim) -> (heads, sequence, head_dim)
-            return y.unflatten(-1, (-1, self.width)).transpose(0, 1)
-
         positions = lg.arange(n) + position
-        q = self.rotated(self.q_norm(split(self.q_proj(x))), positions)
-        k = self.rotated(self.k_norm(split(self.k_proj(x))), positions)
-        v = split(self.v_proj(x))
+        q, k, v = self.projected(x)
+        q = self.rotated(self.q_norm(q), positions)
+        k = self.rotated(self.k_norm(k), positions)
         if self.is_ring:
             self.keys.write(k, position)
             self.values.write(v, position)
@@ -138,7 +276,8 @@ class Attention(nn.Module):
             if self.window:
                 seen = seen & (behind < self.window)
         q = q.unflatten(0, (self.groups, -1))  # (groups, heads of a group, sequence, head_dim)
-        scores = q @ self.keys.float().unsqueeze(1).transpose(-1, -2) * self.width**-0.5
+        scores = q @ self.keys.float().unsqueeze(1).transpose(-1, -2) * self.scale
+        scores = capped(scores, self.cap)
         weights = scores.masked_fill(~seen, float("-inf")).softmax(-1)
         read = (weights @ self.values.float().unsqueeze(1)).flatten(0, 1)
         return self.o_proj(read.transpose(0, 1).flatten(1))
@@ -148,45 +287,129 @@ class MLP(nn.Module):
     def __init__(self, config):
         hidden, inner = config["hidden_size"], config["intermediate_size"]
         bias = config.get("mlp_bias", False)
-        self.gate_proj = nn.Linear(hidden, inner, bias=bias)
-        self.up_proj = nn.Linear(hidden, inner, bias=bias)
+        self.act, self.is_fused = activation(config), config["family"].is_fused
+        if self.is_fused:
+            self.gate_up_proj = nn.Linear(hidden, 2 * inner, bias=bias)
+        else:
+            self.gate_proj = nn.Linear(hidden, inner, bias=bias)
+            self.up_proj = nn.Linear(hidden, inner, bias=bias)
         self.down_proj = nn.Linear(inner, hidden, bias=bias)
 
     def forward(self, x):
-        return self.down_proj(functional.silu(self.gate_proj(x)) * self.up_proj(x))
+        if self.is_fused:
+            gate, up = self.gate_up_proj(x).chunk(2, -1)
+        else:
+            gate, up = self.gate_proj(x), self.up_proj(x)
+        return self.down_proj(self.act(gate) * up)
+
+
+def activation(config):
+    return ACTIVATIONS[config.get("hidden_activation", config.get("hidden_act", "silu"))]
+
+
+class Stack(nn.Module):
+    """A matrix for each expert."""
+
+    def __init__(self, experts, columns, rows):
+        self.weight = nn.Parameter(experts, rows, columns)
+
+
+class Experts(nn.Module):
+    def __init__(self, config, count):
+        hidden = config["hidden_size"]
+        inner = config.get("moe_intermediate_size") or config["intermediate_size"]
+        self.act = activation(config)
+        self.gate_proj = Stack(count, hidden, inner)
+        self.up_proj = Stack(count, hidden, inner)
+        self.down_proj = Stack(count, inner, hidden)
+
+    def some(self, x, chosen, odds):
+        """x (1, hidden) of one token, the numbers and the odds of its experts (k,): no other weights are read."""
+        gate, up, down = (
+            stack.weight.index_select(0, chosen).transpose(-1, -2)
+            for stack in (self.gate_proj, self.up_proj, self.down_proj)
+        )
+        inner = self.act(x @ gate) * (x @ up) * odds.unsqueeze(-1).unsqueeze(-1)
+        return (inner @ down).sum(0)
+
+    def every(self, x, odds):
+        """x (tokens, hidden), odds (tokens, experts), 0 of those not chosen: all weights are read, each once."""
+        gate, up, down = self.gate_proj.weight, self.up_proj.weight, self.down_proj.weight
+        inner = self.act(functional.linear(x, gate.flatten(0, 1)))
+        inner = inner * functional.linear(x, up.flatten(0, 1))
+        inner = inner.unflatten(-1, (gate.shape[0], -1)) * odds.unsqueeze(-1)
+        return inner.flatten(1) @ down.transpose(1, 2).flatten(0, 1)
+
+
+class Mixture(nn.Module):
+    def __init__(self, config):
+        self.count = config.get("num_experts") or config["num_local_experts"]
+        self.most, self.adds_to_1 = config["num_experts_per_tok"], config.get("norm_topk_prob")
+        self.gate = nn.Linear(config["hidden_size"], self.count, bias=False)
+        self.experts = Experts(config, self.count)
+
+    def forward(self, x):
+        odds = self.gate(x).softmax(-1)
+        best, chosen = odds.topk(self.most, -1)
+        total = best.sum(-1, keepdim=True) if self.adds_to_1 else 1.0
+        if isinstance(x.shape[0], int):
+            return self.experts.some(x, chosen[0], (best / total)[0])
+        is_chosen = (chosen.unsqueeze(-1) == lg.arange(self.count)).any(1)
+        return self.experts.every(x, lg.where(is_chosen, odds / total, 0.0))
+
+
+def feed_forward(config, layer):
+    """Experts where the configuration has them, and not in the layers that it excepts."""
+    has_experts = config.get("num_experts") or config.get("num_local_experts")
+    is_excepted = layer in config.get("mlp_only_layers", ())
+    if not has_experts or is_excepted or (layer + 1) % config.get("decoder_sparse_step", 1):
+        return MLP(config)
+    return Mixture(config)
 
 
 class Layer(nn.Module):
-    def __init__(self, config, layer, length, chunk):
-        hidden, eps = config["hidden_size"], config["rms_norm_eps"]
-        self.input_layernorm = nn.RMSNorm(hidden, eps=eps)
-        self.self_attn = Attention(config, layer, length, chunk)
-        self.post_attention_layernorm = nn.RMSNorm(hidden, eps=eps)
-        self.mlp = MLP(config)
+    def __init__(self, config, layer, chunk):
+        hidden = config["hidden_size"]
+        self.has_norms_after = config["family"].has_norms_after
+        self.input_layernorm = Norm(hidden, config)
+        self.self_attn = Attention(config, layer, chunk)
+        self.post_attention_layernorm = Norm(hidden, config)
+        if self.has_norms_after:
+            self.pre_feedforward_layernorm = Norm(hidden, config)
+            self.post_feedforward_layernorm = Norm(hidden, config)
+        self.mlp = feed_forward(config, layer)
 
     def forward(self, x, position):
-        x = x + self.self_attn(self.input_layernorm(x), position)
+        read = self.self_attn(self.input_layernorm(x), position)
+        if self.has_norms_after:
+            x = x + self.post_attention_layernorm(read)
+            found = self.mlp(self.pre_feedforward_layernorm(x))
+            return x + self.post_feedforward_layernorm(found)
+        x = x + read
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
 class Decoder(nn.Module):
-    def __init__(self, config, length, chunk):
+    def __init__(self, config, chunk):
         hidden = config["hidden_size"]
+        self.scale = hidden**0.5 if config["family"].scales_embeddings else None
         self.embed_tokens = nn.Embedding(config["vocab_size"], hidden)
         count = config["num_hidden_layers"]
-        self.layers = nn.ModuleList([Layer(config, i, length, chunk) for i in range(count)])
-        self.norm = nn.RMSNorm(hidden, eps=config["rms_norm_eps"])
+        self.layers = nn.ModuleList([Layer(config, i, chunk) for i in range(count)])
+        self.norm = Norm(hidden, config)
 
     def forward(self, ids, position):
         x = self.embed_tokens(ids)
+        x = x if self.scale is None else x * self.scale
         for layer in self.layers:
             x = layer(x, position)
         return self.norm(x[-1:])  # of the last token alone
 
 
 class Llama(nn.Module):
-    def __init__(self, config, length, chunk, *, is_tied):
-        self.model = Decoder(config, length, chunk)
+    def __init__(self, config, chunk, *, is_tied):
+        self.model = Decoder(config, chunk)
+        self.cap = config.get("final_logit_softcapping")
         self.is_tied = is_tied
         if not is_tied:
             self.lm_head = nn.Linear(config["hidden_size"], config["vocab_size"], bias=False)
@@ -194,7 +417,7 @@ class Llama(nn.Module):
     def forward(self, ids, position):
         x = self.model(ids, position)
         head = self.model.embed_tokens.weight if self.is_tied else self.lm_head.weight
-        return functional.linear(x, head).squeeze(0)
+        return capped(functional.linear(x, head).squeeze(0), self.cap)
 
 
 def has_tied_head(config, weights):
@@ -228,14 +451,10 @@ def build(
     `cache` is the type of the keys and values that are kept: f32, bf16 or f16.
     Where the checkpoint has a tokenizer a program comes with the model, unless `program` is false.
     """
-    config = weights.config_for(*MODEL_TYPES, supported=SUPPORTED)
-    config["head_dim"] = (
-        config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
-    )
-    config.setdefault("num_key_value_heads", config["num_attention_heads"])
+    config = read_config(weights, length)
     config["cache"] = CACHES[cache]
-    length = length or min(config["max_position_embeddings"], 4096)
-    net = Llama(config, length, prefill, is_tied=has_tied_head(config, weights))
+    length = config["length"]
+    net = Llama(config, prefill, is_tied=has_tied_head(config, weights))
     apps = [application(weights)] if program and weights.tokenizer else []
     model = lg.Model("llama", net, apps=apps)
     token = (0, config["vocab_size"] - 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -29,7 +30,7 @@ from lumigen.compile import compile_project, lower_model
 from lumigen.dtype import BY_NAME, DType, f32
 from lumigen.errors import BadArgument, printable
 from lumigen.forms import FORMS, text_after
-from lumigen.frontend import Traced
+from lumigen.frontend import Model, Traced
 from lumigen.importers.hugging_face import is_checkpoint
 from lumigen.original import Checked
 from lumigen.original import check as compared
@@ -176,19 +177,14 @@ def compile_command(
         stages = Stages(listener)
         with stages.stage("trace"):
             model, opened, way, check_of = load(model_file, settings, weights, dims, trust=trust)
-        checked: Checked | None = None
-        if check:
-            with stages.stage("check"):
-                checked = check_of() if check_of else compared(model)
-            if not as_json:
-                result(f"{as_rows(checked)}\n")
-        traced, errors, lines = model.trace(), "", list[str]()
+        checked = _checked(model, check_of, stages, as_json=as_json) if check else None
+        traced, lines = model.trace(), list[str]()
         if weights_dtype or opened is not None:
             with stages.stage("quantise"):
                 found = quantised(traced, opened, weights_dtype, keep)
             traced, opened = found.traced, found.weights
-            errors = worst(found.errors, weights_dtype or "")
-            lines = [bits_of(found.packed), *(each(found.errors) if with_errors else [])]
+            lines = [worst(found.errors, weights_dtype or ""), bits_of(found.packed)]
+            lines += each(found.errors) if with_errors else []
         summary = compile_project(
             traced,
             directory=Path(output) if output else None,
@@ -208,21 +204,38 @@ def compile_command(
             numerics=numerics,
             isa=isa,
         )
-    for note in filter(None, (way, errors, *lines, summary.note, *stages.said)):
+    for note in filter(None, (way, *lines, *stages.said)):
         say(f"note: {note}")
-    if summary.kept and summary.weights:
-        say(f"note: {summary.kept}")
-    if summary.unused:
-        more = len(summary.unused) - MAX_UNUSED
-        names = ", ".join(map(printable, summary.unused[:MAX_UNUSED])) + (
-            f" and {more} more" if more > 0 else ""
-        )
-        say(f"note: tensors of {weights or model_file} that the model does not read: {names}")
+    _say_notes(summary, weights or model_file)
     if as_json:
         differences = {"checked": [asdict(row) for row in checked.rows]} if checked else {}
         result_json(as_object(summary) | differences)
     else:
         result(as_text(summary))
+
+
+def _checked(
+    model: Model, check_of: Callable[[], Checked] | None, stages: Stages, *, as_json: bool
+) -> Checked:
+    """The differences from the original, which people see before the project is emitted."""
+    with stages.stage("check"):
+        checked = check_of() if check_of else compared(model)
+    if not as_json:
+        result(f"{as_rows(checked)}\n")
+    return checked
+
+
+def _say_notes(summary: Summary, weights: str) -> None:
+    """What the user should know of the weights and of the project."""
+    if summary.note:
+        say(f"note: {summary.note}")
+    if summary.kept and summary.weights:
+        say(f"note: {summary.kept}")
+    if summary.unused:
+        more = len(summary.unused) - MAX_UNUSED
+        names = ", ".join(map(printable, summary.unused[:MAX_UNUSED]))
+        names += f" and {more} more" if more > 0 else ""
+        say(f"note: tensors of {weights} that the model does not read: {names}")
 
 
 def _check_quantised(weights_dtype: str | None, *, check: bool) -> None:

@@ -18,7 +18,7 @@ from lumigen.importers.hugging_face import Opened, checked, is_checkpoint, open_
 from lumigen.importers.onnx import from_onnx
 from lumigen.importers.torch import from_pt2
 from lumigen.model_weights import DTYPES
-from lumigen.original import Checked, Difference
+from lumigen.original import Checked, Difference, kept
 from lumigen.target import HOST
 from lumigen.weights import Array, Weights, open_weights
 
@@ -162,7 +162,7 @@ def _traced(function: F, *, required: bool) -> F:
             "--target",
             default=HOST.name,
             show_default=True,
-            help="The target: cpu, or cuda:sm_80,sm_90a. cuda alone is every architecture that lumigen supports.",
+            help="The target: cpu, metal, or cuda:sm_80,sm_90a. cuda alone is every architecture there is.",
         ),
         click.argument(
             "model_file", metavar="MODEL.py[:NAME]|MODEL.onnx|MODEL.pt2|DIR", required=required
@@ -268,8 +268,9 @@ def load(
 
 
 def _checked(found: Opened) -> Checked:
-    """A checkpoint beside the module of transformers; its tests keep nothing of that."""
-    return Checked(tuple(Difference(**asdict(row)) for row in checked(found)), {})
+    """A checkpoint beside the module of transformers, a text in parts; its tests keep what a new context gives."""
+    rows = tuple(Difference(**asdict(row)) for row in checked(found))
+    return Checked(rows, kept(found.model))
 
 
 def refuse_weights(weights: str | None) -> None:

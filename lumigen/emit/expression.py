@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from lumigen.condition import Cmp
-from lumigen.dtype import boolean, f32, f64, i32, i64
+from lumigen.dtype import FLOATS, DType, boolean, f32, f64, i32, i64
 from lumigen.emit import cxx
 from lumigen.emit.arithmetic import arithmetic, negated, unrounded, widened
 from lumigen.emit.dots import find_dot
@@ -93,6 +93,7 @@ class Renderer:
 
     dims: Mapping[str, str]
     lanes: Axis | None = None
+    dtypes: frozenset[DType] = FLOATS  # of the numbers that lanes have
     lane_offset: str = ""  # the text of the lane number, inside code that runs lane by lane
     flushes: bool = False
     packets: Packets | None = None  # what may move whole, where the device does not see to it
@@ -317,6 +318,8 @@ class Renderer:
 
     def vector(self, e: Expr) -> Text:
         """The value over lanes, as a Vec; one that does not vary is spread over all lanes."""
+        if e.dtype is f64 and f64 in self.dtypes:
+            self.uses.headers.add("doubles.h")
         if self.packets is not None and self.lanes is not None:
             e = self.packets.aligned(e, self.lanes)
         if self.lanes is None or self.lanes not in free_axes(e):
@@ -336,8 +339,9 @@ class Renderer:
         guarded = self._guarded(e)
         if guarded is not None:
             return guarded
-        if is_per_lane(e, self.lanes):
-            return Text(f"build_lanes({self._lane_by_lane(e)})")
+        if is_per_lane(e, self.lanes, self.dtypes):
+            build = "build_doubles" if e.dtype is f64 else "build_lanes"
+            return Text(f"{build}({self._lane_by_lane(e)})")
         if isinstance(e, Read):
             return self._load(e, suffix(e.source.dtype))
         if isinstance(e, Choose):
@@ -447,12 +451,13 @@ class Renderer:
 
     def _vector_prim(self, e: Prim) -> Text:
         if e.op is Op.CONTIGUOUS and e.args[0].dtype is boolean:
-            return Text(f"select({self.mask(e.args[0])}, splat(1.0f), splat(0.0f))")
+            one, none = (f"splat({literal(value, e.dtype)})" for value in (1, 0))
+            return Text(f"select({self.mask(e.args[0])}, {one}, {none})")
         if (integers := integers_read(e)) is not None:
             value = self._load(integers, "_widened")
             return Text(f"round_{e.dtype}({value.code})") if is_half(e.dtype) else value
         if e.op is Op.CONTIGUOUS:
-            value = self.vector(e.args[0])
+            value = self._as_wide(e, self.vector(e.args[0]))
             return Text(f"round_{e.dtype}({value.code})") if is_half(e.dtype) else value
         if self.packets is not None and (sum_ := added(e))[0] is not e:
             return Text(f"whole_sum({self.vector(sum_[0]).code}, {literal(sum_[1], f32)})")
@@ -460,7 +465,7 @@ class Renderer:
             return arithmetic(e, self.vector, may_fuse=True)
         if e.op is Op.EXP2 and self.flushes:
             return Text(f"exp2_flushed({self.vector(e.args[0]).code})")
-        whole = unrounded(e, lambda x: self.vector(x).code)
+        whole = unrounded(e, lambda x: self.vector(x).code, lanes=True)
         if whole is not None:
             return whole
         args = [self.vector(a) for a in e.args]
@@ -469,6 +474,14 @@ class Renderer:
         if e.op is Op.MOD:
             return Text(f"mod({args[0].code}, {args[1].code})")
         raise LoweringFailed(step="emit", what=f"no vector form of {e.op.value}")
+
+    @staticmethod
+    def _as_wide(e: Prim, text: Text) -> Text:
+        """Vectors of an operand as those of the result, which may be of doubles."""
+        is_wide, was_wide = (x.dtype is f64 for x in (e, e.args[0]))
+        if is_wide == was_wide:
+            return text
+        return Text(f"{'widen' if is_wide else 'narrow'}({text.code})")
 
     def dot(self, e: Expr) -> str | None:
         """What lanes of a product of small integers add up to; None of another value."""
@@ -494,7 +507,7 @@ class Renderer:
             return Text(f"mask_all({self.scalar(e).code})")
         if isinstance(e, Local):
             return Text(self.use(e.name), WORD)
-        if is_per_lane(e, self.lanes):
+        if is_per_lane(e, self.lanes, self.dtypes):
             return Text(f"mask_lanes({self._lane_by_lane(e)})")
         if isinstance(e, Holds):
             return all_of([self._condition(c.of_numerator(self.lanes).slack) for c in e.conditions])
@@ -505,7 +518,8 @@ class Renderer:
         if isinstance(e, Prim) and e.op is Op.MUL:
             return all_of([self.mask(a) for a in e.args])
         if isinstance(e, Prim) and e.op is Op.CONTIGUOUS:
-            return denied_mask(Text(f"eq({self.vector(e.args[0]).code}, splat(0.0f))"))
+            zero = literal(0, e.args[0].dtype)
+            return denied_mask(Text(f"eq({self.vector(e.args[0]).code}, splat({zero}))"))
         raise LoweringFailed(step="emit", what=f"no mask form of {type(e).__name__}")
 
     def _mask_less(self, e: Prim) -> Text:

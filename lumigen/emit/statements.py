@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from lumigen.dtype import DType, bf16, boolean, f16, f32
+from lumigen.dtype import FLOATS, DType, bf16, boolean, f16, f32, f64
 from lumigen.emit.expression import (
     PRODUCT,
     Renderer,
@@ -59,6 +59,7 @@ class Dialect:
     packs: bool  # loops over lanes are told whether vectors are packets
     warp: int  # threads that exchange directly
     together: int  # elements that a thread may have on their way from memory
+    dtypes: frozenset[DType] = FLOATS  # of the numbers that lanes have
     fused: bool = False  # a sum over lanes takes a product in with one step
     sums: int = (
         0  # lanes of which a thread has a sum of its own for each; of more it has fewer; 0: of any
@@ -123,7 +124,13 @@ class Statements:
         wraps = self.dialect.wraps
         early = self.packets is not None
         return Renderer(
-            self.dims, lanes, packets=self.packets, wraps=wraps, place=self.place, early=early
+            self.dims,
+            lanes,
+            dtypes=self.dialect.dtypes,
+            packets=self.packets,
+            wraps=wraps,
+            place=self.place,
+            early=early,
         )
 
     def statement(self, s: Stmt, r: Renderer) -> Lines:
@@ -281,10 +288,10 @@ class Statements:
         value = r.vector(s.value)
         if s.into in self.finished - self.of_teams:
             lanes = r.use("lanes")
-            value = Text(f"zero_tail({value.code}, {lanes}, {neutral(s.monoid, f32)})")
+            value = Text(f"zero_tail({value.code}, {lanes}, {neutral(s.monoid, s.into.dtype)})")
         elif s.monoid is Monoid.SUM:
-            return f"{name} = {r.vector(prim(Op.ADD, (s.into, s.value), f32)).code};"
-        return f"{name} = {_combine(s.monoid, name, value, f32, r.wraps)};"
+            return f"{name} = {r.vector(prim(Op.ADD, (s.into, s.value), s.into.dtype)).code};"
+        return f"{name} = {_combine(s.monoid, name, value, s.into.dtype, r.wraps)};"
 
     def _for(self, s: For, r: Renderer) -> Lines:
         if s.lanes and not s.dealt:
@@ -445,7 +452,7 @@ def _terms(e: Expr) -> list[Expr]:
 
 def _is_product(e: Expr) -> bool:
     """Whether vectors multiply; a quotient is none."""
-    if not isinstance(e, Prim) or e.op is not Op.MUL or e.dtype is not f32:
+    if not isinstance(e, Prim) or e.op is not Op.MUL or not e.dtype.is_float:
         return False
     return not any((isinstance(x, Prim) and x.op is Op.RECIP) or x.dtype.is_bool for x in e.args)
 
@@ -486,7 +493,7 @@ def _combine(monoid: Monoid, name: str, value: Text, dtype: DType, wraps: bool) 
 
 def _type(dtype: DType, lanes: Axis | None) -> str:
     if lanes is not None:
-        return "Mask" if dtype is boolean else "Vec"
+        return "Mask" if dtype is boolean else "Doubles" if dtype is f64 else "Vec"
     return computed_in(dtype)
 
 

@@ -80,8 +80,8 @@ class Model:
 
     `net` holds the weights: a module, whose parameters keep the names of its state_dict, or modules
     by name, which become prefixes. `prefix` goes before every name, and `rename` maps the names so
-    made to those in the weights file. `apps` are programs that are emitted with it. `original` runs the program
-    that a model was imported from; None for any other model.
+    made to those in the weights file. `apps` are programs that are emitted with it. Of an imported model
+    `originals` run the program that it was imported from, by entry, and `own` are its weights where they are of files.
     """
 
     @told
@@ -111,7 +111,8 @@ class Model:
         self.prefix = prefix
         self.rename = rename
         self.app = _only(apps)
-        self.original: Original | None = None
+        self.originals: Mapping[str, Original] = {}
+        self.own: Weights | Mapping[str, Array] | None = None
         self._entries: dict[str, Entry] = {}
         self._dims: dict[str, Dim] = {}
         self._traced: Traced | None = None
@@ -256,13 +257,13 @@ class Model:
     def sources(
         self, given: Weights | Mapping[str, Array] | None
     ) -> Weights | Mapping[str, Array] | None:
-        """Where the arrays of a compilation are from: what is given, else the parameters' own; None without any.
+        """Where the arrays of a compilation are from: what is given, else the model's own; None without any.
 
         A parameter that has its value keeps it where the given arrays lack its name; buffers that are not
         persistent are never of a file.
         """
         if given is None:
-            return self.values() or None
+            return self.own or self.values() or None
         check_named("compile", "weights", given)
         own = {
             name: p.value

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from lumigen.condition import Cmp
 from lumigen.cost import Cost, computed_in, cost
 from lumigen.dtype import DType, f32
-from lumigen.errors import SourceLocation
+from lumigen.errors import LoweringFailed, SourceLocation
 from lumigen.graph import Graph, tensor_of
 from lumigen.index import Dim, Ix, ix
 from lumigen.kernel_words import RESERVED
@@ -479,6 +479,8 @@ class _Model:
             if panels is not None:
                 panels = replace(panels, base=part.base + panels.base)
             b = part.weight
+        if b in self.permuted and panels is not None:
+            raise LoweringFailed(step="assemble", what=f"{b.name} in two layouts")
         b, panels = self.permuted.get(b, (b, panels))
         if (b.name, panels) in self.stored:
             return self.stored[b.name, panels]

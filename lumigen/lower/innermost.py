@@ -21,6 +21,7 @@ from lumigen.lower.contractions import product_factors, volume_of
 from lumigen.machine import CopiedRuns
 from lumigen.region import Buffer, Expr, Read, Reduce, Region, Role, Store, free_axes, walk
 
+ONE = Axis("one", ix(1))
 Order = tuple[int, ...]
 Orders = Mapping[Buffer, Order]
 
@@ -159,6 +160,38 @@ def innermost(
     wanted = space.spread(space.seeds())
     orders = space.kept({b: moved_last(len(b.dims), d) for b, d in wanted.items()})
     return orders | space.tables(orders)
+
+
+def weights_along(regions: tuple[Region, ...], fixed: frozenset[Buffer]) -> dict[Buffer, Order]:
+    """The orders of weights in which neighbours that are stored read neighbours, as of channels that lie last.
+
+    Those that products read stay: a product packs its columns as it needs them.
+    """
+    wanted: dict[Buffer, set[Order]] = {}
+    for region in regions:
+        uses = () if region.steps or region.native else tuple(uses_of(region))
+        for use in (u for u in uses if u.source.role is Role.WEIGHT and u.source not in fixed):
+            wanted.setdefault(use.source, set()).add(_order_along(use, uses))
+    orders = ((b, next(iter(found))) for b, found in wanted.items() if len(found) == 1)
+    return {b: order for b, order in orders if order != tuple(range(len(b.dims)))}
+
+
+def _order_along(use: Use, uses: tuple[Use, ...]) -> Order:
+    """The order for a read; as it is where a product may read it, or only a part is read."""
+    natural, stored = tuple(range(len(use.at))), use.store.at
+    lane = axis_of(stored[-1]) if stored else None
+    found = [d for d, i in enumerate(use.at) if lane in i.axes]
+    axes = [axis_of(i) or ONE for i in use.at]
+    each = zip(axes, use.at, use.source.dims, strict=True)
+    whole = all(n == 1 or (i == ix(a) and a.extent == n) for a, i, n in each)
+    if lane is None or len(found) != 1 or not whole:
+        return natural
+    beside = [u for u in uses if u is not use and u.bound & use.bound]
+    shared = all(any(lane in i.axes for i in u.at) for u in beside)
+    if use.factor is not None or (use.bound and not (beside and shared)):
+        return natural
+    behind = use.source.dims[found[0] + 1 :]
+    return moved_last(len(use.at), found[0]) if any(n != 1 for n in behind) else natural
 
 
 def reads_of_copies(region: Region, orders: Orders, runs: CopiedRuns) -> frozenset[Read]:

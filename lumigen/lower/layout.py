@@ -13,7 +13,7 @@ from itertools import permutations
 from math import prod
 
 from lumigen.index import Axis, Ix, Quotient, Remainder, ix
-from lumigen.lower.innermost import innermost, reads_of_copies
+from lumigen.lower.innermost import innermost, reads_of_copies, weights_along
 from lumigen.lower.padded import pad_runs
 from lumigen.lower.parted import split_reduced
 from lumigen.lower.scope import address
@@ -69,6 +69,8 @@ def choose_layouts(regions: tuple[Region, ...], runs: CopiedRuns | None) -> Layo
     inner: dict[Buffer, tuple[int, ...]] = {}
     if runs is not None:
         inner = innermost(tuple(map(split_reduced, regions)), runs, fixed | _others(regions))
+    else:
+        moved |= weights_along(regions, fixed)
     moved |= inner
     turned = {b: _permuted(b, o) for b, o in moved.items()}
     copies = tuple(_copy(b, turned[b], moved[b]) for b in moved if b.role is Role.INPUT)

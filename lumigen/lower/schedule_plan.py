@@ -68,10 +68,14 @@ def schedule_of_thread(plan: KernelPlan, machine: Processor) -> Schedule:
 def _of_loops(plan: KernelPlan, machine: Processor) -> Schedule:
     """Of vector loops; those of a map may be in many stretches."""
     sizes = schedule("simt", machine.tiles.loops)
-    if (loops := Loops.of(plan)).read_in_common:
-        held = max(1, min(machine.tiles.held, loops.row.extent.estimate()))
+    loops = Loops.of(plan)
+    held = max(1, min(machine.tiles.held, loops.row.extent.estimate()))
+    if loops.read_in_common:
         sizes = sizes.at("visits", sizes["visits"] * held)
         return sizes.at("held", held).at("ahead", machine.tiles.ahead)
+    if loops.lanes_in_common:
+        visits, lanes = sizes["visits"] * held, sizes["lanes"]
+        return schedule("simt", {"visits": visits, "lanes": lanes, "held": held})
     folds = any(loop.carries for loop in plan.loops())
     return sizes if folds else sizes.at("stretches", machine.tiles.stretches)
 

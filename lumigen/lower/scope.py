@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from lumigen.condition import Cmp
-from lumigen.dtype import boolean, computed, f32, i8, i32, u8
+from lumigen.dtype import FLOATS, DType, boolean, computed, f32, i8, i32, u8
 from lumigen.index import (
     Axis,
     Ix,
@@ -105,26 +105,25 @@ def _is_within(source: Buffer, at: tuple[Ix, ...]) -> bool:
     )
 
 
-def is_per_lane(e: Expr, lanes: Axis) -> bool:
-    """Whether the value must be computed lane by lane: no vector form exists for it."""
+def is_per_lane(e: Expr, lanes: Axis, dtypes: frozenset[DType] = FLOATS) -> bool:
+    """Whether the value must be computed lane by lane: no vector of these dtypes is a form of it."""
     if lanes not in free_axes(e):
         return False
     if isinstance(e, Read):
         at = address(e.source, e.at)
         if at.coefficient(lanes) is None:
             return e.source.dtype is not f32 or in_phases(at, lanes) is None
-        return e.dtype is not f32
+        return e.dtype not in dtypes
     if isinstance(e, Holds):
         affine = (c.of_numerator(lanes).slack.coefficient(lanes) for c in e.conditions)
         return any(factor is None for factor in affine) or not is_safe(e)
     if isinstance(e, Choose):
-        return e.dtype is not f32 or not is_safe(e)
+        return e.dtype not in dtypes or not is_safe(e)
     if isinstance(e, Prim) and (source := integers_read(e)) is not None:
         return address(source.source, source.at).coefficient(lanes) is None
     if isinstance(e, Prim | Intrinsic):
-        operands = {computed(a.dtype) for a in e.args}
-        numeric = operands <= {f32} or operands <= {boolean, f32}
-        return not (numeric and computed(e.dtype) in (f32, boolean))
+        there = {computed(x.dtype) for x in (e, *e.args)}
+        return not there <= dtypes | {boolean}
     return isinstance(e, Index | Random)
 
 
@@ -136,15 +135,15 @@ def integers_read(e: Prim) -> Read | None:
     return source if source.source.dtype in (i8, u8, i32) else None
 
 
-def lanes_fit(roots: Iterable[Expr], lanes: Axis) -> bool:
+def lanes_fit(roots: Iterable[Expr], lanes: Axis, dtypes: frozenset[DType] = FLOATS) -> bool:
     """Whether a loop over lanes can compute the values: what is one value for all lanes has a vector form."""
     for e in walk(roots):
-        if isinstance(e, Reduce) and lanes in free_axes(e) and e.dtype is not f32:
+        if isinstance(e, Reduce) and lanes in free_axes(e) and e.dtype not in dtypes:
             return False
         value = e
         if isinstance(e, Reduce):
             value = guarded(e.monoid, e.body, _within_loops(e, lanes))
-        if is_per_lane(value, lanes) and any(
+        if is_per_lane(value, lanes, dtypes) and any(
             isinstance(x, Reduce | Local) and lanes in free_axes(x) for x in walk([value])
         ):
             return False
@@ -180,6 +179,7 @@ class Scope:
     axes: frozenset[Axis]
     parent: Scope | None = None
     lanes: Axis | None = None
+    dtypes: frozenset[DType] = FLOATS  # of the numbers that lanes have
     alone: bool = False  # a thread runs this by itself: no lanes may be shared out in it
     team: bool = False  # threads of a team run this alike, and can share out a loop
     across: bool = False  # the teams of a block share out a fold that stands here
@@ -192,9 +192,8 @@ class Scope:
 
     def inner(self, axes: Iterable[Axis], lanes: Axis | None = None) -> Scope:
         known = self.axes | frozenset(axes)
-        return Scope(
-            self.names, known, self, lanes or self.lanes, self.alone, self.team, loops=self.loops
-        )
+        lanes, shared = lanes or self.lanes, (self.dtypes, self.alone, self.team)
+        return Scope(self.names, known, self, lanes, *shared, loops=self.loops)
 
     def values(self, roots: Iterable[Expr]) -> list[Expr]:
         """Each root as `value` gives it; what they use together is computed once."""
@@ -255,7 +254,7 @@ class Scope:
             return self.with_reductions(
                 e
             )  # evaluated lazily: the other branch may lie outside its buffer
-        if home is self and self.lanes is not None and is_per_lane(e, self.lanes):
+        if home is self and self.lanes is not None and is_per_lane(e, self.lanes, self.dtypes):
             return self.with_reductions(e)
         out = rebuild(e, lambda child: home.operand(e, child, uses), lambda i: i)
         if home is self and (uses.get(e, 1) < 2 or isinstance(e, Index)):
@@ -341,9 +340,11 @@ class Scope:
             raise NotRealised(f"a fold over {loop.kind} inside a loop over lanes or threads")
         if loop.kind == "threads" and not self.team:
             raise NotRealised("a fold over threads in a task of one thread")
-        if loop.kind == "lanes" and any(c.value.dtype is not f32 for c in loop.carries):
-            raise NotRealised("a fold over lanes of another type than f32")
-        if loop.kind == "lanes" and not lanes_fit([c.tile for c in loop.carries], loop.axes[-1]):
+        if loop.kind != "lanes":
+            return
+        if any(c.value.dtype not in self.dtypes for c in loop.carries):
+            raise NotRealised("a fold over lanes of a type that vectors do not have")
+        if not lanes_fit([c.tile for c in loop.carries], loop.axes[-1], self.dtypes):
             raise NotRealised(f"vectors along {loop.axes[-1]} do not compute the fold")
 
     def _loops(

@@ -21,17 +21,18 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from lumigen.condition import Cmp
-from lumigen.dtype import computed, f32
+from lumigen.dtype import f32
 from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, minimum
 from lumigen.lower.ahead import asked_of, asking
 from lumigen.lower.built import Built, check
 from lumigen.lower.hold import hold_rows
 from lumigen.lower.runs import terms_of, visited
-from lumigen.lower.scope import Names, Scope, kernel_reductions, lanes_fit, moved
+from lumigen.lower.scope import Names, Scope, kernel_reductions, moved
 from lumigen.lower.stretches import Stretch, stretches
+from lumigen.lower.sweeps import vectors_store
 from lumigen.lower.turns import fold_in_turns, has_corrections
-from lumigen.lower.widths import moved_of
-from lumigen.machine import Gpu, Machine, Teams
+from lumigen.lower.widths import dtypes_of, moved_of
+from lumigen.machine import Gpu, Machine, Teams, Vectors
 from lumigen.plan import Carry, KernelPlan, Loop, NotRealised, Step
 from lumigen.region import (
     Expr,
@@ -52,6 +53,7 @@ from lumigen.tile import For, StoreTile, TileProgram, WhenLast
 
 SITES = ("visits", "lanes", "stretches")
 SITES_OF_ROWS = (*SITES, "held", "ahead")
+SITES_OF_LANES = ("visits", "lanes", "held")
 SITES_OF_TEAMS = ("threads", "width", "vectors", "repeated", "hold", "blocks")
 SITES_OF_TURNS = ("turn",)
 
@@ -149,6 +151,44 @@ class Loops:
         along = all(asked_of(fold, [{}], {last: ix(last)}) for fold in self.of_rows)
         return plain and along and any(last not in axes and axes & folded for axes in reads)
 
+    @property
+    def lanes_in_common(self) -> bool:
+        """Whether folds of lanes read vectors that are the same in all rows, as the columns of a product are."""
+        if self.kind != "lanes" or self.once or self.of_rows or self.after or self.where:
+            return False
+        rows = {a for a in self.rows if a.extent != 1}
+        tiles = [c.tile for fold in self.of_lanes for c in fold.carries]
+        reads = [free_axes(e) for e in walk(tiles) if isinstance(e, Read)]
+        folded = {a for fold in self.of_lanes for a in fold.axes}
+        plain = all(_has_sums(fold) and not fold.where for fold in self.of_lanes)
+        return (
+            plain
+            and bool(rows)
+            and any(_is_common(axes, self.lane, folded, rows) for axes in reads)
+        )
+
+    def run_held_lanes(self, top: Scope, span: Spans, held: int) -> tuple[For, ...]:
+        """The same of lanes: a vector of so many rows at a time, then the rows that are left one by one."""
+        assert self.lane is not None
+        (lo, hi), places = span.rows, list[dict[Axis, Ix]]()
+        group = Axis("group", ceildiv(self.row.extent, held))
+        scope = top.inner([group])
+        for number in range(held):
+            axes = tuple(Axis(f"{a.name}_{number}", a.extent) for a in self.rows)
+            scope.spread(ix(group) * held + number, axes)
+            places.append({a: ix(b) for a, b in zip(self.rows, axes, strict=True)})
+        inner = scope.inner([self.lane], self.lane)
+        for fold in self.of_lanes:
+            inner.fold(_beside(fold, places))
+        for place in places:
+            fill(inner, tuple(_moved_store(s, place) for s in self.stores), self.lane, ())
+        scope.stmts.append(For(self.lane, *span.lanes, True, tuple(inner.stmts)))
+        main = For(group, lo // held, hi // held, False, tuple(scope.stmts))
+        if self.row.extent % held == 0:
+            return (main,)
+        rest = replace(span, rows=(hi // held * held, hi))
+        return main, self.run(top, rest, shared=False, cuts=1)
+
     def run_held(self, top: Scope, span: Spans, sizes: Schedule, line: int) -> tuple[For, ...]:
         """So many rows in one loop, whose accumulators do not wait for each other; then those that are left."""
         *ones, last = self.rows
@@ -225,9 +265,19 @@ class Loops:
 
 def _is_plain(fold: Loop) -> bool:
     """Whether nothing but its own sums is in it, and all of these differ from row to row."""
-    plain = fold.kind == "lanes" and not fold.body
-    plain = plain and all(c.correct is None and c.product is None for c in fold.carries)
-    return plain and all(isinstance(c.value, Reduce) for c in fold.carries)
+    return fold.kind == "lanes" and _has_sums(fold)
+
+
+def _has_sums(fold: Loop) -> bool:
+    plain = all(c.correct is None and c.product is None for c in fold.carries)
+    return plain and not fold.body and all(isinstance(c.value, Reduce) for c in fold.carries)
+
+
+def _is_common(
+    axes: frozenset[Axis], lane: Axis | None, folded: set[Axis], rows: set[Axis]
+) -> bool:
+    """Whether what varies with these axes is a vector of each point of a fold, and the same one in all rows."""
+    return lane in axes and bool(axes & folded) and not axes & rows
 
 
 def _beside(fold: Loop, places: Sequence[Mapping[Axis, Ix]]) -> Loop:
@@ -314,7 +364,9 @@ def simt(plan: KernelPlan, sizes: Schedule, machine: Machine) -> Built:
 
 def _sites(plan: KernelPlan, sizes: Schedule) -> tuple[str, ...]:
     if not sizes.get("threads", 0):
-        return SITES_OF_ROWS if Loops.of(plan).read_in_common else SITES
+        loops = Loops.of(plan)
+        of_lanes = SITES_OF_LANES if loops.lanes_in_common else SITES
+        return SITES_OF_ROWS if loops.read_in_common else of_lanes
     in_turns = any(has_corrections(loop) for loop in plan.loops())
     return (*SITES_OF_TEAMS, *SITES_OF_TURNS) if in_turns else SITES_OF_TEAMS
 
@@ -324,7 +376,7 @@ def _program(plan: KernelPlan, sizes: Schedule, machine: Machine) -> TileProgram
     row, lane, threads = loops.row, loops.lane, sizes.get("threads", 1)
     check_threads(threads, teams)
     check_width(sizes, teams)
-    check_lanes(loops, threads)
+    check_lanes(loops, threads, machine.vectors)
     team = 1 if teams is None else _team(loops, plan.region, sizes, teams)
     grain = _grain_of_teams(loops, team, sizes, machine) if threads > 1 else _grain(loops, sizes)
     per_row, chunk, deep = grain
@@ -335,7 +387,8 @@ def _program(plan: KernelPlan, sizes: Schedule, machine: Machine) -> TileProgram
     task = Axis("task", row_tasks * back_tasks * lane_tasks)
     beside = ix(task) // lane_tasks
     first, lo = beside // back_tasks * per_row, ix(task) % lane_tasks * chunk
-    top = Scope(Names(), frozenset({task}), team=threads > 1)
+    dtypes = dtypes_of(machine.vectors)
+    top = Scope(Names(), frozenset({task}), dtypes=dtypes, team=threads > 1)
     after = beside % back_tasks * deep
     span = Spans(
         rows=(first, minimum(first + per_row, row.extent)),
@@ -344,7 +397,9 @@ def _program(plan: KernelPlan, sizes: Schedule, machine: Machine) -> TileProgram
     )
     cuts = sizes.get("stretches", 1)
     turn = sizes.get("turn", 0) * team * sizes.get("width", 0)
-    if sizes.get("held", 0):
+    if loops.lanes_in_common and threads == 1:
+        top.stmts += loops.run_held_lanes(top, span, sizes["held"])
+    elif sizes.get("held", 0):
         top.stmts += loops.run_held(top, span, sizes, machine.division.line)
     else:
         top.stmts.append(loops.run(top, span, shared=threads > 1, cuts=cuts, turn=turn))
@@ -385,20 +440,16 @@ def check_width(sizes: Schedule, teams: Teams | None) -> None:
         )
 
 
-def check_lanes(loops: Loops, threads: int) -> None:
+def check_lanes(loops: Loops, threads: int, vectors: Vectors) -> None:
     kinds = [loops.kind] if loops.lane is not None else []
     if threads == 1 and "threads" in kinds:
         raise NotRealised("a loop over threads in a task of one thread")
     if threads > 1 and "seq" in kinds:
         raise NotRealised("a loop over the last axis that no threads share")
-    if loops.kind == "lanes":
-        floats = all(s.value.dtype is f32 and computed(s.dst.dtype) is f32 for s in loops.stores)
-        if (
-            loops.lane is None
-            or not floats
-            or not lanes_fit([s.value for s in loops.stores], loops.lane)
-        ):
-            raise NotRealised("vectors do not compute what is in a loop over lanes")
+    dtypes = dtypes_of(vectors)
+    fits = loops.lane is not None and vectors_store(loops.stores, loops.lane, dtypes)
+    if loops.kind == "lanes" and not fits:
+        raise NotRealised("vectors do not compute what is in a loop over lanes")
 
 
 def fill(scope: Scope, stores: Sequence[Store], lanes: Axis | None, where: tuple[Cmp, ...]) -> None:

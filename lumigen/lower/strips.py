@@ -61,7 +61,7 @@ def strips(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Built:
     check_threads(sizes["threads"], machine.teams)
     check_width(sizes, machine.teams)
     found, team, teams = Overlapping.of(plan), sizes["team"], machine.teams
-    check_lanes(found.loops, sizes["threads"])
+    check_lanes(found.loops, sizes["threads"], machine.vectors)
     if not 1 <= team <= teams.warp or team & (team - 1) or sizes["threads"] % team:
         raise NotRealised(f"{team} of {sizes['threads']} threads along the lanes")
     most = found.along.point.extent.bounds()[1]

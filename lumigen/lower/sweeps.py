@@ -12,11 +12,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from lumigen.condition import Cmp
-from lumigen.dtype import computed, f32
+from lumigen.dtype import DType, computed
 from lumigen.index import Axis, Ix, Lookup, ix
 from lumigen.lower.runs import vary, visited
 from lumigen.lower.scope import address, kernel_reductions, lanes_fit
 from lumigen.lower.together import rows_together
+from lumigen.lower.widths import dtypes_of
 from lumigen.lower.window import windowed
 from lumigen.machine import Machine, Teams, Vectors
 from lumigen.plan import Carry, KernelPlan, Loop, Step
@@ -42,7 +43,7 @@ def plan_sweeps(region: Region, machine: Machine) -> KernelPlan:
     merged, vectors = rows_together(merge_axes(region.stores), machine.teams), machine.vectors
     stores, where = _changed(merged, vectors)
     store, lane = stores[-1], lane_axis(stores[-1], vectors)
-    kind = lane_kind(stores, lane, team=machine.teams is not None)
+    kind = lane_kind(stores, lane, dtypes_of(vectors), team=machine.teams is not None)
     at = Around(vectors, machine.teams)
     reductions = [
         r
@@ -79,12 +80,20 @@ def _changed(
     return (changed,), asked
 
 
-def lane_kind(stores: tuple[Store, ...], lane: Axis | None, *, team: bool) -> str:
-    """How a loop over the last axis runs: over lanes if vectors compute all that is in it."""
-    floats = all(s.value.dtype is f32 and computed(s.dst.dtype) is f32 for s in stores)
-    if lane is not None and floats and lanes_fit([s.value for s in stores], lane):
+def lane_kind(
+    stores: tuple[Store, ...], lane: Axis | None, dtypes: frozenset[DType], *, team: bool
+) -> str:
+    """How a loop over the last axis runs: over lanes if vectors of these dtypes compute all that is in it."""
+    if lane is not None and vectors_store(stores, lane, dtypes):
         return "lanes"
     return "threads" if team else "seq"
+
+
+def vectors_store(stores: tuple[Store, ...], lane: Axis, dtypes: frozenset[DType]) -> bool:
+    """Whether vectors of these dtypes along the lanes compute all that is stored."""
+    kinds = ((s.value.dtype, computed(s.dst.dtype)) for s in stores)
+    plain = all(value in dtypes and value is stored for value, stored in kinds)
+    return plain and lanes_fit([s.value for s in stores], lane, dtypes)
 
 
 def _seq(axes: tuple[Axis, ...], body: tuple[Step, ...]) -> tuple[Step, ...]:
@@ -111,8 +120,10 @@ class Around:
         """The loop that computes reductions over the same axes, with those inside of it."""
         first, last, kind = group[0], None, "seq"
         if not self.lanes and not self.alone:
-            along = _lane_axis(first, self.vectors) if all(r.dtype is f32 for r in group) else None
-            if along is not None and lanes_fit([r.body for r in group], along):
+            dtypes = dtypes_of(self.vectors)
+            fit = all(r.dtype in dtypes for r in group)
+            along = _lane_axis(first, self.vectors) if fit else None
+            if along is not None and lanes_fit([r.body for r in group], along, dtypes):
                 last, kind = along, "lanes"
             elif self.teams is not None and (dealt := self._dealt_axis(first, self.teams.warp)):
                 last, kind = dealt, "threads"

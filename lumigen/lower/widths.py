@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import gcd
 
-from lumigen.dtype import i8, u8
+from lumigen.dtype import DOUBLES, FLOATS, DType, i8, u8
 from lumigen.lower.scope import address, kernel_reductions
-from lumigen.machine import Teams
+from lumigen.machine import Teams, Vectors
 from lumigen.region import Read, Region, walk
+
+
+def dtypes_of(vectors: Vectors) -> frozenset[DType]:
+    """Of the numbers that lanes have."""
+    return DOUBLES if vectors.doubles else FLOATS
 
 
 def width_of(region: Region, teams: Teams) -> int:

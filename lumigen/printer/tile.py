@@ -219,6 +219,17 @@ def _matrix(s: Stmt) -> str:
             return f"{s.acc} = {a} @ {b}{more} in {s.element}, {where}"
         case ForTile():
             return f"for {s.value.name} of {s.acc}{_rows((*s.more, *s.rows))}, {_ends(s)}"
+        case Fill():
+            return f"fill {s.dst} = {s.value:.9g}"
+        case Order() | OrderRows() | GroupPlaces() | GroupRows():
+            return _ordered(s)
+        case _:
+            return _streamed(s)
+
+
+def _ordered(s: Order | OrderRows | GroupPlaces | GroupRows) -> str:
+    """Places by the values there."""
+    match s:
         case Order():
             way = " from the greatest on" if s.descending else ""
             where = f"{s.place} in 0 .. {s.count}"
@@ -241,10 +252,6 @@ def _matrix(s: Stmt) -> str:
             where = f"{s.row} in 0 .. {s.row.extent}, {s.place} in 0 .. {s.place.extent}"
             how = f"{s.chunks} chunks, {', '.join(map(str, s.shared))}"
             return f"{s.dst} = {where} by {s.bits} bits of {show_expr(s.value)}{way} in {how}"
-        case Fill():
-            return f"fill {s.dst} = {s.value:.9g}"
-        case _:
-            return _streamed(s)
 
 
 def _grouped(s: GroupPlaces | GroupRows) -> str:

@@ -1,7 +1,7 @@
 """The rules that tile programs keep; `verify` checks them all and names what breaks one.
 
 They are what a device cannot see: that everything has a value where it is used, that vectors are
-f32 and the same code serves all lanes, that nothing provably leaves its memory.
+floats and the same code serves all lanes, that nothing provably leaves its memory.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from lumigen.condition import Cmp
-from lumigen.dtype import computed, f32, i64
+from lumigen.dtype import computed, f32, f64, i64
 from lumigen.errors import VerifyFailed
 from lumigen.index import is_nonnegative, ix
 from lumigen.region import (
@@ -490,7 +490,7 @@ def _broken_total(s: Accumulator | Finish, facts: Facts, scope: FactScope) -> It
         elif made.monoid is not s.monoid or (made.lanes in scope.axes and not made.dealt):
             yield f"{s.source.name} is still at work, or reduces by {made.monoid.value}"
         return
-    if s.lanes is not None and s.name.dtype is not f32:
+    if s.lanes is not None and s.name.dtype not in (f32, f64):
         yield f"lanes of {s.name.dtype}"
     differs = s.lanes is not None or scope.lanes in s.name.axes
     if scope.lanes is not None and s.lanes != scope.lanes and differs:
@@ -527,7 +527,7 @@ def _broken_store(s: StoreTile, facts: Facts, scope: FactScope) -> Iterator[str]
         flat = flat * extent + i
     if s.lanes is not None and flat.coefficient(s.lanes) is None:
         yield f"{flat} is not affine in the lanes"
-    if s.lanes is not None and computed(s.dst.dtype) is not f32:
+    if s.lanes is not None and computed(s.dst.dtype) not in (f32, f64):
         yield f"lanes of {s.dst.dtype}"
     if s.value.dtype is not s.dst.dtype and not (s.value.dtype.is_float and s.dst.dtype.is_float):
         yield f"a value of {s.value.dtype} in a buffer of {s.dst.dtype}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from lumigen.dtype import boolean, computed, f32
+from lumigen.dtype import boolean, computed, f32, f64
 from lumigen.index import Axis
 from lumigen.region import (
     Carried,
@@ -41,7 +41,7 @@ def broken_value(e: Expr, facts: Facts, scope: FactScope, lanes: Axis | None) ->
             yield f"{type(x).__name__} is no value of one point"
     if lanes is not None and lanes != scope.lanes:
         yield f"over lanes {lanes}, where they are {scope.lanes}"
-    if lanes is not None and computed(e.dtype) not in (f32, boolean):
+    if lanes is not None and computed(e.dtype) not in (f32, f64, boolean):
         yield f"lanes of {e.dtype}"
     for x in walk([e]):
         for i in indices_of(x):

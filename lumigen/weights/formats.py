@@ -101,6 +101,32 @@ class Packed:
         return sum(int(np.prod(shape)) * dtype.bits for shape, dtype in self.fields.values())
 
 
+def stacked(parts: Sequence[Packed | None]) -> Packed | None:
+    """Weights of one shape along a new first axis; None unless all have fields, and the same ones.
+
+    Fields that are shared are those of one weight, so that there is no such stack of them.
+    """
+    found = [p for p in parts if p is not None]
+    if not found or len(found) < len(parts):
+        return None
+    first, count = found[0], len(found)
+    if any((p.kind, p.shape, p.fields) != (first.kind, first.shape, first.fields) for p in found):
+        return None
+    if any(p.shared for p in found):
+        return None
+    specs = {n: ((count, *shape), dtype) for n, (shape, dtype) in first.fields.items()}
+
+    def values(fields: Fields, ops: Arithmetic) -> Any:
+        rows = {n: fields[n].reshape(-1, *shape[1:]) for n, (shape, _) in first.fields.items()}
+        return first.values(rows, ops).reshape(-1, *first.shape)
+
+    def read(name: str) -> Array:
+        return np.stack([p.read(name) for p in found])
+
+    sources = tuple(s for p in found for s in p.sources)
+    return Packed(first.kind, (count, *first.shape), specs, values, read, sources)
+
+
 @dataclass(frozen=True)
 class Plane:
     """Some bits of each integer of a block: byte i of a run of bytes has those of the integers i, i + run, ..."""

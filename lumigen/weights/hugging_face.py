@@ -11,6 +11,12 @@ names, and what the converter rearranges is put back.
   row i of the first or second half comes from row 2i or 2i + 1. k has `head_count_kv` heads.
 * `qwen2`, `qwen3`, `gpt2`: llama.cpp turns halves too, or nothing, and no rows are moved.
 * `gpt2`: Hugging Face keeps the weights of its `Conv1D` as (in, out); the converter transposes them.
+* `gemma2`, `gemma3`: the converter adds 1 to the weights of norms, which Hugging Face adds as it computes.
+* `qwen3moe`, and `llama` with experts: those of a layer are one tensor, (experts, rows, columns), in GGUF. Hugging
+  Face has one for each, which `of_experts` calls like the stack of them; Mixtral's w1, w2 and w3 are its gate_proj,
+  down_proj and up_proj. llama.cpp makes the odds of the chosen experts of both add up to 1.
+* What GGUF leaves out and llama.cpp knows by the architecture, in FAMILIES: by what scores are scaled, which layers
+  look back over a window, and how fast these turn.
 * Tied embeddings: a file without `output.weight` has `tie_word_embeddings`, and no `lm_head.weight`.
 * Scaled frequencies of Llama 3 are a tensor in GGUF, `rope_freqs.weight`, by which frequencies are
   divided; the numbers it was made of are not kept. They follow from it but for a common scale of
@@ -22,8 +28,9 @@ names, and what the converter rearranges is put back.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -53,6 +60,27 @@ LLAMA_REST = (
     ("token_embd", "model.embed_tokens"),
     ("output_norm", "model.norm"),
     ("output", "lm_head"),
+)
+FUSED_LAYER = (
+    ("attn_norm", "input_layernorm"),
+    ("attn_qkv", "self_attn.qkv_proj"),
+    ("attn_output", "self_attn.o_proj"),
+    ("ffn_norm", "post_attention_layernorm"),
+    ("ffn_up", "mlp.gate_up_proj"),
+    ("ffn_down", "mlp.down_proj"),
+)
+GEMMA_LAYER = (
+    *(row for row in LLAMA_LAYER if row[0] != "ffn_norm"),
+    ("post_attention_norm", "post_attention_layernorm"),
+    ("ffn_norm", "pre_feedforward_layernorm"),
+    ("post_ffw_norm", "post_feedforward_layernorm"),
+)
+EXPERT_LAYER = (
+    *LLAMA_LAYER,
+    ("ffn_gate_inp", "mlp.gate"),
+    ("ffn_gate_exps", "mlp.experts.gate_proj"),
+    ("ffn_up_exps", "mlp.experts.up_proj"),
+    ("ffn_down_exps", "mlp.experts.down_proj"),
 )
 GPT2_LAYER = (
     ("attn_norm", "ln_1"),
@@ -85,7 +113,10 @@ class Family:
     """Architectures whose checkpoints name their tensors alike.
 
     `interleaved` names the projections whose rows are pairs in GGUF, `transposed` those that are the
-    other way round; `keys` are further keys of config.json and those that they equal.
+    other way round; weights of norms may be greater by 1 there (`is_above_one`). `keys` are further keys of
+    config.json and those that they equal, `said` is what files may leave out. `model_type` is Hugging Face's word
+    for the architecture, where it has another one. Scores of a model of `by_hidden` layers are scaled by the hidden
+    size of a head, and not by its width.
     """
 
     layers: str
@@ -94,16 +125,44 @@ class Family:
     act: str
     interleaved: frozenset[str] = frozenset()
     transposed: frozenset[str] = frozenset()
+    is_above_one: bool = False
     keys: tuple[tuple[str, str], ...] = ()
+    said: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    model_type: str | None = None
+    by_hidden: int | None = None
 
 
 _QWEN = Family("model.layers", LLAMA_LAYER, LLAMA_REST, "silu")
+_GEMMA = Family("model.layers", GEMMA_LAYER, LLAMA_REST, "gelu_pytorch_tanh", is_above_one=True)
+_ROWS_OF_PAIRS = frozenset({"attn_q", "attn_k"})
 FAMILIES: dict[str, Family] = {
-    "llama": Family(
-        "model.layers", LLAMA_LAYER, LLAMA_REST, "silu", interleaved=frozenset({"attn_q", "attn_k"})
-    ),
+    "llama": Family("model.layers", EXPERT_LAYER, LLAMA_REST, "silu", interleaved=_ROWS_OF_PAIRS),
     "qwen2": _QWEN,
     "qwen3": _QWEN,
+    "qwen3moe": Family(
+        "model.layers",
+        EXPERT_LAYER,
+        LLAMA_REST,
+        "silu",
+        said={"norm_topk_prob": True},
+        model_type="qwen3_moe",
+    ),
+    "phi3": Family("model.layers", FUSED_LAYER, LLAMA_REST, "silu"),
+    "gemma2": replace(
+        _GEMMA,
+        said={
+            "sliding_window_pattern": 2,
+            "attn_logit_softcapping": 50.0,
+            "final_logit_softcapping": 30.0,
+        },
+        by_hidden=46,
+    ),
+    "gemma3": replace(
+        _GEMMA,
+        said={"sliding_window_pattern": 6, "rope_local_base_freq": 10_000.0},
+        model_type="gemma3_text",
+        by_hidden=62,
+    ),
     "gpt2": Family(
         "transformer.h",
         GPT2_LAYER,
@@ -128,7 +187,22 @@ KEYS: dict[str, tuple[str, type]] = {
     "vocab_size": ("vocab_size", int),
     "max_position_embeddings": ("context_length", int),
     "sliding_window": ("attention.sliding_window", int),
+    "rope_local_base_freq": ("rope.freq_base_swa", float),
+    "attn_logit_softcapping": ("attn_logit_softcapping", float),
+    "final_logit_softcapping": ("final_logit_softcapping", float),
+    "num_local_experts": ("expert_count", int),
+    "num_experts_per_tok": ("expert_used_count", int),
+    "moe_intermediate_size": ("expert_feed_forward_length", int),
 }
+NONE_IS_0 = frozenset(
+    {
+        "sliding_window",
+        "attn_logit_softcapping",
+        "final_logit_softcapping",
+        "num_local_experts",
+        "num_experts_per_tok",
+    }
+)
 TOKENS = {
     "bos_token_id": "tokenizer.ggml.bos_token_id",
     "eos_token_id": "tokenizer.ggml.eos_token_id",
@@ -146,14 +220,15 @@ def aliases(file: Path, stored: Mapping[str, StoredTensor], metadata: Metadata) 
     rest, layer = dict(family.rest), dict(family.layer)
     for name, tensor in stored.items():
         stem, _, end = name.rpartition(".")
+        head, _, number_and_part = stem.partition(".")
+        number, _, part = number_and_part.partition(".")
         if end not in ("weight", "bias"):
             continue
         if stem in rest:
-            found[f"{rest[stem]}.{end}"] = Alias(name, tensor.shape, _same)
-            continue
-        head, _, number_and_part = stem.partition(".")
-        number, _, part = number_and_part.partition(".")
-        if head != "blk" or part not in layer:
+            part, target = stem, rest[stem]
+        elif head == "blk" and part in layer:
+            target = f"{family.layers}.{number}.{layer[part]}"
+        else:
             continue
         shape, arrange = tensor.shape, _same
         is_transposed = part in family.transposed and end == "weight"
@@ -165,14 +240,58 @@ def aliases(file: Path, stored: Mapping[str, StoredTensor], metadata: Metadata) 
                 why = f"{name[:80]} has {shape[0] if shape else 1} rows, no pairs for {heads} heads"
                 raise bad(file, why)
             arrange = partial(in_halves, heads=heads)
-        found[f"{family.layers}.{number}.{layer[part]}.{end}"] = Alias(
-            name, shape, arrange, is_transposed
-        )
+        if family.is_above_one and target.endswith("norm"):
+            arrange = less_one
+        found[f"{target}.{end}"] = Alias(name, shape, arrange, is_transposed)
     return found
+
+
+EXPERT = re.compile(
+    r"(?P<layer>.+\.)(mlp|block_sparse_moe)\.experts\.(?P<at>\d+)\.(?P<part>\w+\.\w+)"
+)
+MIXTRALS = {
+    "w1.weight": "gate_proj.weight",
+    "w3.weight": "up_proj.weight",
+    "w2.weight": "down_proj.weight",
+}
+ROUTER = "block_sparse_moe.gate.weight"
+
+
+def of_experts(names: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Tensors of one expert each, by the name of the stack of them: `..mlp.experts.up_proj.weight`.
+
+    Those of which a number between is missing are no stack.
+    """
+    found: dict[str, dict[int, str]] = {}
+    for name in names:
+        if (m := EXPERT.fullmatch(name)) is not None:
+            stack = f"{m['layer']}mlp.experts.{MIXTRALS.get(m['part'], m['part'])}"
+            found.setdefault(stack, {})[int(m["at"])] = name
+    return {
+        stack: tuple(each[i] for i in range(len(each)))
+        for stack, each in found.items()
+        if stack not in names and set(each) == set(range(len(each)))
+    }
+
+
+def of_routers(stored: Mapping[str, StoredTensor]) -> dict[str, Alias]:
+    """What chooses Mixtral's experts, as the other families call it."""
+    return {
+        f"{name.removesuffix(ROUTER)}mlp.gate.weight": Alias(name, tensor.shape, _same)
+        for name, tensor in stored.items()
+        if name.endswith(f".{ROUTER}")
+    }
 
 
 def _same(array: Array) -> Array:
     return array
+
+
+def less_one(array: Array) -> Array:
+    """Weights of a norm to which 1 is still to be added."""
+    found = array - array.dtype.type(1)
+    found.flags.writeable = False
+    return found
 
 
 def in_halves(array: Array, heads: int) -> Array:
@@ -206,11 +325,8 @@ def config(
     arch = metadata.get("general.architecture")
     if not isinstance(arch, str):
         return dict(metadata)
-    found: dict[str, Any] = {"model_type": arch}
-    for key, (end, kind) in KEYS.items():
-        value = _value(file, f"{arch}.{end}", metadata, kind)
-        if value is not None:
-            found[key] = value
+    family = FAMILIES.get(arch)
+    found = _said(file, arch, family, metadata)
     heads, hidden = found.get("num_attention_heads"), found.get("hidden_size")
     found.setdefault("num_key_value_heads", heads)
     if isinstance(heads, int) and isinstance(hidden, int) and heads > 0:
@@ -229,11 +345,30 @@ def config(
     width = found.get("head_dim")
     if isinstance(rotary, int) and isinstance(width, int) and width:
         found["partial_rotary_factor"] = rotary / width
-    family = FAMILIES.get(arch)
     if family is not None:
-        found["hidden_act"] = family.act
+        if family.by_hidden is not None and isinstance(heads, int) and isinstance(hidden, int):
+            is_by_hidden = found.get("num_hidden_layers") == family.by_hidden
+            scaled = hidden / max(heads, 1) if is_by_hidden else found.get("head_dim")
+            found["query_pre_attn_scalar"] = scaled
         found |= {key: found[of] for key, of in family.keys if of in found}
     return {**metadata, **{k: v for k, v in found.items() if v is not None or k == "rope_scaling"}}
+
+
+def _said(file: Path, arch: str, family: Family | None, metadata: Metadata) -> dict[str, Any]:
+    """The keys of config.json that the metadata answer, and those that the architecture does."""
+    found: dict[str, Any] = {"model_type": arch}
+    if family is not None:
+        found |= {"hidden_act": family.act, **family.said}
+        found["model_type"] = family.model_type or arch
+    for key, (end, kind) in KEYS.items():
+        value = _value(file, f"{arch}.{end}", metadata, kind)
+        if value == 0 and key in NONE_IS_0:
+            found.pop(key, None)
+        elif value is not None:
+            found[key] = value
+    if arch == "llama" and "num_local_experts" in found:
+        found["model_type"] = "mixtral"
+    return found
 
 
 def _value(file: Path, key: str, metadata: Metadata, kind: type) -> Any:

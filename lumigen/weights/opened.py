@@ -20,8 +20,8 @@ from lumigen.dtype import DType, bf16, f16, f32, f64, of_numpy
 from lumigen.errors import BadArgument, UnknownWeight, WeightMismatch, WeightOverflow
 from lumigen.tokenizer import Tokenizer
 from lumigen.weights.config import Config, Supported, checked
-from lumigen.weights.formats import Arithmetic, Fields, Packed
-from lumigen.weights.stored import Array, Refused, StoredTensor, bad, mapped
+from lumigen.weights.formats import Arithmetic, Fields, Packed, stacked
+from lumigen.weights.stored import Array, Refused, StoredTensor, bad, mapped, shown
 
 CONVERTED = (f16, bf16, f32)  # a file may hold any of them where a model reads another
 PYTORCHS = {
@@ -51,6 +51,7 @@ class Weights:
     `config` is the model's configuration by the keys of Hugging Face, `metadata` what the file says
     of itself. A file of GGUF has its own names, and those of Hugging Face as well (see `open_weights`).
     `packed` are tensors that are stored as fields of few bits: they have the names of what they stand for.
+    `stacks` are tensors along whose first axis others lie, by the names of these.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Weights:
         tokenizer: Callable[[], Tokenizer | None] | None = None,
         config_file: Path | None = None,
         packed: Mapping[str, Packed] | None = None,
+        stacks: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
         self.path = path
         self.config = dict(config)
@@ -72,6 +74,7 @@ class Weights:
         self._added: dict[str, Array] = {}
         self._packed = dict(packed or {})
         self._fields: dict[str, tuple[str, Packed]] = {}
+        self._stacks = dict(stacks or {})
         self._config_file = config_file or path
         self._load = load or mapped
         self._tokenizer = tokenizer
@@ -96,6 +99,8 @@ class Weights:
         """A tensor as the fields that it is stored in; None for one that is stored as it is."""
         if name in self._added:
             return None
+        if name in self._stacks:
+            return stacked([self.packed(part) for part in self._stacks[name]])
         alias = self._aliases.get(name)
         found = self._packed.get(name if alias is None else alias.stored)
         return found if found is None or alias is None else _arranged(found, alias)
@@ -118,14 +123,21 @@ class Weights:
         return tuple(sorted(self._stored))
 
     @property
+    def packed_names(self) -> tuple[str, ...]:
+        """The names of what tensors in few bits stand for, sorted."""
+        return tuple(sorted(self._packed))
+
+    @property
     def aliases(self) -> tuple[str, ...]:
         """The other names that tensors go by, sorted."""
-        return tuple(sorted(self._aliases))
+        return tuple(sorted((*self._aliases, *self._stacks)))
 
     def stored_names(self, name: str) -> tuple[str, ...]:
         """The names in the file of what a tensor that goes by this one is made of; any other name as it is."""
         if name in self._fields:
             return self.stored_names(self._fields[name][0])
+        if name in self._stacks:
+            return tuple(n for part in self._stacks[name] for n in self.stored_names(part))
         alias = self._aliases.get(name)
         stored = name if alias is None else alias.stored
         return self._packed[stored].sources if stored in self._packed else (stored,)
@@ -141,7 +153,14 @@ class Weights:
         return None if self._tokenizer is None else self._tokenizer()
 
     def __contains__(self, name: object) -> bool:
-        places = (self._stored, self._aliases, self._added, self._packed, self._fields)
+        places = (
+            self._stored,
+            self._aliases,
+            self._added,
+            self._packed,
+            self._fields,
+            self._stacks,
+        )
         return any(name in place for place in places)
 
     def __iter__(self) -> Iterator[str]:
@@ -157,6 +176,8 @@ class Weights:
         if name in self._fields:
             weight, packed = self._fields[name]
             return _finite(packed.read(name.removeprefix(f"{weight}.")), name, self.path)
+        if name in self._stacks:
+            return self._stack(name)
         alias = self._aliases.get(name)
         held = self._packed.get(name if alias is None else alias.stored)
         if held is None:
@@ -175,6 +196,9 @@ class Weights:
             return field[0]
         if (packed := self.packed(name)) is not None:
             return packed.shape
+        if name in self._stacks:
+            parts = self._stacks[name]
+            return (len(parts), *self.shape(parts[0]))
         alias = self._aliases.get(name)
         return self._find(name).shape if alias is None else alias.shape
 
@@ -186,6 +210,8 @@ class Weights:
             return field[1]
         if self.packed(name) is not None:
             return f32
+        if name in self._stacks:
+            return self.dtype(self._stacks[name][0])
         stored = self._find(name)
         if stored.dtype is None:
             short = name[:80]
@@ -194,6 +220,8 @@ class Weights:
 
     def has_supported_dtype(self, name: str) -> bool:
         """Whether there is a dtype of ours for the tensor's."""
+        if name in self._stacks:
+            return all(self.has_supported_dtype(part) for part in self._stacks[name])
         return self.packed(name) is not None or self._find(name).dtype is not None
 
     def _field(self, name: str) -> tuple[tuple[int, ...], DType] | None:
@@ -206,8 +234,25 @@ class Weights:
         alias = self._aliases.get(name)
         found = self._stored.get(name if alias is None else alias.stored)
         if found is None:
-            there = [*self._stored, *self._packed, *self._aliases]
+            there = [*self._stored, *self._packed, *self._aliases, *self._stacks]
             raise missing(name, str(self.path), there)
+        return found
+
+    def _stack(self, name: str) -> Array:
+        """Its parts, one after the other; they must agree."""
+        parts = self._stacks[name]
+        shape, dtype = self.shape(parts[0]), self.dtype(parts[0])
+        for part in parts:
+            if (self.shape(part), self.dtype(part)) != (shape, dtype):
+                found, wanted = (
+                    shown(str(self.dtype(part)), self.shape(part)),
+                    shown(str(dtype), shape),
+                )
+                raise bad(self.path, f"{part[:80]} is {found}, and {parts[0][:80]} is {wanted}")
+        found = np.empty((len(parts), *shape), dtype.numpy)
+        for at, part in enumerate(parts):
+            found[at] = self[part]
+        found.flags.writeable = False
         return found
 
 

@@ -43,7 +43,7 @@ def open_weights(path: str | Path) -> Weights:
     """Opens weights; the reader is chosen by what the file holds, not by its name.
 
     * safetensors, with the `config.json` beside it
-    * GGUF: tensors under its own names, and for Llama, Mistral, Qwen and GPT-2 under those of Hugging
+    * GGUF: tensors under its own names, and for the families of `hugging_face` under those of Hugging
       Face's checkpoints as well, whose arrangement of rows they then have; those in blocks are f32 when
       they are read, and `packed` gives their fields. `config` has the metadata and the keys of config.json
       that they answer. Of a split file, any part opens all.
@@ -140,14 +140,17 @@ def _with_config(
     """Weights with what lies beside them, config.json and tokenizer.json."""
     folder, config = file.parent, config_beside(file.parent)
     tokenizer = partial(tokenizer_json.read_tokenizer, folder)
+    blocks = packed.packed(file, stored, config)
     return Weights(
         file,
         stored,
         config,
         metadata or {},
+        aliases=hugging_face.of_routers(stored),
         tokenizer=tokenizer,
         config_file=folder / CONFIG,
-        packed=packed.packed(file, stored, config),
+        packed=blocks,
+        stacks=hugging_face.of_experts({*stored, *blocks}),
     )
 
 

@@ -24,7 +24,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from lumigen.dtype import DType, bf16, f32, i8, i32, of_numpy, u8
+from lumigen.dtype import DType, bf16, boolean, f16, f32, f64, i8, i32, i64, of_numpy, u8
 from lumigen.weights.formats import (
     E4M3,
     E5M2,
@@ -45,6 +45,7 @@ E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3
 KINDS = {"U32": np.uint32, "I32": np.int32, "I64": np.int64, "U8": np.uint8, "I8": np.int8}
 FLOATS = {"F32": np.float32, "F16": np.float16, "BF16": bf16.numpy}
 BYTES_8 = {"F8_E4M3": E4M3, "F8_E5M2": E5M2}
+PLAIN = (f16, bf16, f32, f64, i64, boolean)  # what no quantised weight is made of alone
 
 
 @dataclass(frozen=True)
@@ -538,6 +539,8 @@ def packed(file: Path, stored: Tensors, config: Mapping[str, Any]) -> dict[str, 
     table = cast("dict[str, Any]", said if isinstance(said, dict) else ours)
     name = str(table.get("quant_method", "mlx" if "group_size" in table else None))
     if name not in METHODS:
+        if all(t.dtype in PLAIN for t in stored.values()):
+            return {}  # it says how it may be quantised, and holds floats
         known = ", ".join(METHODS)
         raise bad(
             file, f"its weights are quantised by {name[:40]}", f"Convert it to one of {known}."

@@ -7,6 +7,7 @@ refused by name, and one whose parts contradict each other with the values.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -56,52 +57,49 @@ def read_tokenizer(file: Path, metadata: Mapping[str, Any]) -> Tokenizer | None:
         for i, (text, kind) in enumerate(zip(tokens, types, strict=True))
         if kind in (UNKNOWN, CONTROL, USER_DEFINED) and text
     )
-    before = tuple(i for i in (ids["bos"],) if begins and i is not None)
-    after = tuple(i for i in (ids["eos"],) if ends and i is not None)
-    template = keys.text("chat_template", "tokenizer.chat_template")
+    prefix = (TextStep("prepend", text=" "),) if prefixes else ()
     if is_llama:
-        scores = keys.numbers("scores", len(tokens))
-        if scores is None:
-            raise bad(file, "its tokenizer has no tokenizer.ggml.scores")
-        prefix = (TextStep("prepend", text=" "),) if prefixes else ()
-        return Tokenizer(
+        read = Tokenizer(
             "scores",
             "spaces",
             tokens,
-            scores=tuple(scores),
-            added=added,
+            scores=_scores(keys, len(tokens)),
             normalize=(*prefix, TextStep("replace", " ", SPACE)),
-            bos=ids["bos"],
-            eos=ids["eos"],
-            pad=pad,
             unknown=ids["unknown"],
             byte_fallback=True,
-            strip_space=prefixes,
-            before=before,
-            after=after,
-            chat_template=template,
         )
-    if pre not in SPLITS:
+    elif pre in SPLITS:
+        read = Tokenizer(
+            "merges",
+            "bytes",
+            tokens,
+            merges=_merges(keys),
+            normalize=prefix,
+            split=SPLITS[pre],
+            ignore_merges=pre in OF_LLAMA3,
+        )
+    else:
         why = f"its tokenizer splits texts as {pre[:40] or 'nothing'!r}, of which {', '.join(SPLITS)} are known"
         raise bad(file, why)
-    return Tokenizer(
-        "merges",
-        "bytes",
-        tokens,
-        merges=_merges(keys),
+    return replace(
+        read,
         added=added,
-        normalize=(TextStep("prepend", text=" "),) if prefixes else (),
-        split=SPLITS[pre],
         bos=ids["bos"],
         eos=ids["eos"],
         pad=pad,
-        unknown=ids["unknown"],
-        ignore_merges=pre in OF_LLAMA3,
         strip_space=prefixes,
-        before=before,
-        after=after,
-        chat_template=template,
+        before=tuple(i for i in (ids["bos"],) if begins and i is not None),
+        after=tuple(i for i in (ids["eos"],) if ends and i is not None),
+        chat_template=keys.text("chat_template", "tokenizer.chat_template"),
     )
+
+
+def _scores(keys: _Keys, count: int) -> tuple[float, ...]:
+    """The score of each of `count` tokens."""
+    scores = keys.numbers("scores", count)
+    if scores is None:
+        raise bad(keys.file, "its tokenizer has no tokenizer.ggml.scores")
+    return tuple(scores)
 
 
 def _merges(keys: _Keys) -> tuple[tuple[str, str], ...]:

@@ -23,7 +23,7 @@ const char* reason(NS::Error* error) {
 
 // Whose memory has this address of the host. The end of one may be where another begins: what has no elements
 // may lie at an end.
-const Memory* find_memory(const std::vector<const Memory*>& memory, uint64_t host) {
+const Memory* find_memory(Reachable memory, uint64_t host) {
   const Memory* ends = nullptr;
   for (const Memory* m : memory) {
     const uint64_t at = host - reinterpret_cast<uintptr_t>(m->data());
@@ -104,7 +104,7 @@ Status Gpu::open(const char* where, const CompiledKernels& compiled, const Kerne
 }
 
 Status Gpu::encode(MTL::ComputeCommandEncoder* encoder, const char* where, const KernelRow& kernel,
-                   const void* args, int64_t tasks, const std::vector<const Memory*>& memory) const {
+                   const void* args, int64_t tasks, Reachable memory) const {
   if (tasks == 0) return kOk;
   char own[kMostArgs];
   if (kernel.args_bytes > kMostArgs || tasks > UINT32_MAX)
@@ -129,14 +129,17 @@ Status Gpu::encode(MTL::ComputeCommandEncoder* encoder, const char* where, const
   encoder->setComputePipelineState(pipelines_[static_cast<size_t>(row - rows_.begin())].get());
   encoder->setBytes(own, kernel.args_bytes, 0);
   encoder->setThreadgroupMemoryLength(static_cast<NS::UInteger>(kernel.shared_bytes), 0);
+  encoder->dispatchThreadgroups(MTL::Size(static_cast<NS::UInteger>(tasks), 1, 1),
+                                MTL::Size(static_cast<NS::UInteger>(kernel.threads), 1, 1));
+  return kOk;
+}
+
+void make_resident(MTL::ComputeCommandEncoder* encoder, Reachable memory) {
   for (const Memory* m : memory) {
     const auto usage =
         m->is_read_only() ? MTL::ResourceUsageRead : MTL::ResourceUsageRead | MTL::ResourceUsageWrite;
     if (m->buffer() != nullptr) encoder->useResource(m->buffer(), usage);
   }
-  encoder->dispatchThreadgroups(MTL::Size(static_cast<NS::UInteger>(tasks), 1, 1),
-                                MTL::Size(static_cast<NS::UInteger>(kernel.threads), 1, 1));
-  return kOk;
 }
 
 Status wait_for(MTL::CommandBuffer* commands, const char* where) {

@@ -12,6 +12,15 @@
 
 namespace LUMIGEN_NS {
 
+class Memory;
+
+// All that kernels may reach.
+struct Reachable {
+  const Memory *const *all, *const *behind;
+  const Memory* const* begin() const { return all; }
+  const Memory* const* end() const { return behind; }
+};
+
 // A library of kernels as the build has made it, or their source, which the GPU's driver compiles; empty
 // where kernels are part of the program.
 struct CompiledKernels {
@@ -47,10 +56,11 @@ class Gpu {
   const char* name() const { return name_; }
   NS::SharedPtr<MTL::CommandQueue> new_queue() const { return NS::TransferPtr(device_->newCommandQueue()); }
 
-  // Adds a launch of `tasks` threadgroups. `args` begins with addresses of the host, each of which lies in
-  // one of `memory` or is null; the kernel is given the GPU's.
+  // Adds a launch of `tasks` threadgroups to an encoder that was told of `memory`. `args` begins with
+  // addresses of the host, each of which lies in that or is null; the kernel is given the GPU's. Allocates
+  // nothing.
   Status encode(MTL::ComputeCommandEncoder* encoder, const char* where, const KernelRow& kernel,
-                const void* args, int64_t tasks, const std::vector<const Memory*>& memory) const;
+                const void* args, int64_t tasks, Reachable memory) const;
 
  private:
   NS::SharedPtr<MTL::Library> compiled_library(const CompiledKernels& compiled, NS::Error** error) const;
@@ -60,6 +70,9 @@ class Gpu {
   std::vector<NS::SharedPtr<MTL::ComputePipelineState>> pipelines_;  // one for each row
   char name_[128] = "";
 };
+
+// Tells an encoder of the memory that all of its launches may use.
+void make_resident(MTL::ComputeCommandEncoder* encoder, Reachable memory);
 
 // Waits for what was committed; a failure says why.
 Status wait_for(MTL::CommandBuffer* commands, const char* where);

@@ -73,6 +73,9 @@ Status open_context(Context** out, Model* model, const ContextOptions& options) 
       return fail(kNoMemory, "[%s] no memory for the states, %zu bytes. Free memory, or open fewer contexts.",
                   where, bytes);
     if (bytes > 0) std::memset(context->kept.data(), 0, bytes);
+    const Weights& weights = model->weights;
+    context->memory_of_gpu = {&weights.mapped(), &weights.copied(), &context->room, &context->kept,
+                              &context->staging};
     context->states = context->kept.data();
     context->state_bytes = bytes;
     model->references.fetch_add(1, std::memory_order_relaxed);
@@ -152,10 +155,9 @@ Status Run::launch(const Launch& launch, const KernelRow& kernel, const void* ar
     commands_ = c.queue->commandBuffer();
     encoder_ = commands_ != nullptr ? commands_->computeCommandEncoder(MTL::DispatchTypeConcurrent) : nullptr;
     if (encoder_ == nullptr) return fail(kDeviceFailed, "[%s] the GPU takes no more commands.", entry_);
+    make_resident(encoder_, c.reachable());
   }
-  const std::vector<const Memory*> memory = {&model().weights.mapped(), &model().weights.copied(), &c.room,
-                                             &c.kept, &c.staging};
-  if (const Status s = model().gpu.encode(encoder_, entry_, kernel, args, tasks, memory)) return s;
+  if (const Status s = model().gpu.encode(encoder_, entry_, kernel, args, tasks, c.reachable())) return s;
   if (!is_profiled()) return kOk;
   MTL::CommandBuffer* const alone = commands_;
   if (const Status s = submit()) return s;

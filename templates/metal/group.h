@@ -72,4 +72,41 @@ inline T reduce_max(T x, threadgroup char* shared, int thread_number) {
   return reduce_group<kTeam, Greatest>(x, shared, thread_number);
 }
 
+// ---- scans ----
+
+// What is carried up to each thread's element. `carry` is one number in all threads of a team of whole
+// simdgroups, and goes on from the last of them. Threads without an element are the last ones, behind which
+// nothing is carried on.
+template <int kTeam, class Combine>
+inline float scan_lanes(thread float& carry, float x, threadgroup char* shared, int thread_number) {
+  const int rank = thread_number % kSimdWidth, own = thread_number / kSimdWidth;
+  for (int distance = 1; distance < kSimdWidth; distance *= 2) {
+    const float left = simd_shuffle_up(x, static_cast<ushort>(distance));
+    if (rank >= distance) x = Combine::of(left, x);
+  }
+  float before = carry, all = carry;
+  if (kTeam > kSimdWidth) {
+    threadgroup float* const totals = reinterpret_cast<threadgroup float*>(shared);
+    threadgroup_barrier(mem_flags::mem_threadgroup);  // those of the turn before have been read
+    if (rank == kSimdWidth - 1) totals[own] = x;
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    for (int i = 0; i < kTeam / kSimdWidth; ++i) {
+      if (i == own) before = all;
+      all = Combine::of(all, totals[i]);
+    }
+  } else {
+    all = Combine::of(all, simd_broadcast(x, static_cast<ushort>(kSimdWidth - 1)));
+  }
+  carry = all;
+  return Combine::of(before, x);
+}
+template <int kTeam, class Combine>
+inline float scan_lanes(thread Total<float>& carry, float x, threadgroup char* shared, int thread_number) {
+  float all = 0.0f;
+  const float inside = scan_lanes<kTeam, Combine>(all, x, shared, thread_number);
+  const Total<float> before = carry;
+  carry = before + all;
+  return before + inside;
+}
+
 }  // namespace LUMIGEN_NS

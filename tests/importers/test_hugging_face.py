@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import few_bits
 import numpy as np
 import pytest
 import torch
@@ -23,16 +24,19 @@ transformers = pytest.importorskip(
 from safetensors.numpy import load_file, save_file  # noqa: E402
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers  # noqa: E402
 
+import lumigen as lg  # noqa: E402
 from lumigen import cli  # noqa: E402
 from lumigen.errors import BadCheckpoint, NotComputed, PackageMissing  # noqa: E402
 from lumigen.importers.hugging_face import (  # noqa: E402
     Opened,
     explained,
+    from_hugging_face,
     open_checkpoint,
 )
 from lumigen.importers.hugging_face.checking import compared  # noqa: E402
 from lumigen.importers.hugging_face.original import quiet  # noqa: E402
 from lumigen.interp.graph import step  # noqa: E402
+from lumigen.quantise import quantised  # noqa: E402
 
 CLOSE = 1e-5  # of the greatest number: f32 in another order
 ENDS = 2
@@ -143,12 +147,12 @@ def test_texts_end_as_generation_config_says(tmp_path: Path) -> None:
 def test_an_unknown_causal_model_continues_texts_over_its_caches(tmp_path: Path) -> None:
     """Grouped heads, a window that is shorter than the text, and weights in several files."""
     sizes = {**DECODER, "head_dim": 8, "sliding_window": 6}
-    module = saved(tmp_path, "Gemma2ForCausalLM", sizes, max_shard_size="30KB")
+    module = saved(tmp_path, "VaultGemmaForCausalLM", sizes, max_shard_size="30KB")
     assert len(list(tmp_path.glob("*.safetensors"))) > 1
     tokenized(tmp_path)
     found = open_checkpoint(tmp_path, {"length": "24", "prefill": "8"}, {})
     traced = found.model.trace()
-    assert "no example computes Gemma2ForCausalLM" in found.chosen.line
+    assert "no example computes VaultGemmaForCausalLM" in found.chosen.line
     assert "prefill and decode, over caches as states" in found.chosen.line
     assert {s.shape for s in traced.states} == {(2, 24, 8)}
     assert len(traced.states) == 4
@@ -231,6 +235,96 @@ def test_what_lies_beside_a_model_is_regarded(case: str, tmp_path: Path) -> None
         open_checkpoint(tmp_path, {"way": "example"}, {})
 
 
+# --- weights of few bits --------------------------------------------------------------------------
+
+WIDE = {**DECODER, "hidden_size": 128, "head_dim": 8, "intermediate_size": 32}
+WIDE |= {"num_key_value_heads": 4, "num_hidden_layers": 1}
+FEW_BITS = ("gptq", "gptq-order", "awq", "words4", "f8", "ao-int4", "nf4-nested", "mlx4")
+
+
+def packed(folder: Path, name: str, case: str) -> Any:
+    """A checkpoint whose matrices of one shape are quantised; the module with the numbers that they stand for."""
+    module = saved(folder, name, WIDE)
+    tokenized(folder)
+    tensors = load_file(folder / "model.safetensors")
+    said, make = few_bits.CASES[case]
+    shape = (few_bits.ROWS, few_bits.COLUMNS)
+    for weight in [n for n, a in tensors.items() if a.shape == shape]:
+        parts, meant = make()
+        del tensors[weight]
+        stem = weight.removesuffix(".weight")
+        tensors |= {f"{stem}.{part}": np.ascontiguousarray(a) for part, a in parts.items()}
+        with torch.no_grad():
+            module.get_parameter(weight).copy_(torch.from_numpy(meant))
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    key = "quantization_config" if "quant_method" in said else "quantization"
+    configured(folder, **{key: said})
+    return module
+
+
+@pytest.mark.parametrize("case", FEW_BITS)
+def test_quantised_weights_stay_in_their_bits(case: str, tmp_path: Path) -> None:
+    module = packed(tmp_path, "LlamaForCausalLM", case)
+    found = open_checkpoint(tmp_path, {}, {})
+    assert found.chosen.way == "example"
+    assert len(quantised(found.model.trace(), found.weights, None).packed) == 5  # q, k, v, gate, up
+    assert continued(found, [5, 7, 9], 4) == greedy(module, [5, 7, 9], 4)
+
+
+def test_quantised_weights_of_any_model_stay_in_their_bits(tmp_path: Path, run: Run) -> None:
+    """transformers has the floats, and needs no package of the format."""
+    module = packed(tmp_path / "m", "Gemma2ForCausalLM", "gptq")
+    found = open_checkpoint(tmp_path / "m", {"length": "16", "prefill": "4"}, {})
+    assert found.chosen.way == "text"
+    assert len(quantised(found.model.trace(), found.weights, None).packed) == 5
+    assert continued(found, [5, 7, 9], 4) == greedy(module, [5, 7, 9], 4)
+    code, said = run("compile", tmp_path / "m", "--set", "length=16", "--no-build", "-q")
+    assert code == 0, said
+    assert "note: weights of few bits: 5 in gptq4" in said
+
+
+def test_floats_are_read_whatever_is_said_of_bits(tmp_path: Path) -> None:
+    saved(tmp_path, "RobertaForMaskedLM", ENCODER)
+    configured(tmp_path, quantization_config={"quant_method": "later"})
+    assert set(is_close(open_checkpoint(tmp_path, {}, {"batch": 1, "sequence": (1, 4)})))
+
+
+# --- in Python ------------------------------------------------------------------------------------
+
+
+def test_a_directory_is_a_model_in_python(llama: Path, gemma: Path) -> None:
+    """It has its weights, and its originals: an example's is transformers, over caches of zeros at first."""
+    model = from_hugging_face(llama, options={"prefill": 8})
+    assert model.trace().text is not None
+    assert isinstance(model.sources(None), lg.Weights)
+    checked = lg.check(model)
+    assert {n: len(v) for n, v in checked.vectors.items()} == {"prefill": 3, "decode": 1}
+    assert all(r.difference <= CLOSE * max(r.greatest, 1) for r in checked.rows), checked.rows
+    model = lg.from_hugging_face(gemma, {"sequence": (1, 8), "batch": 2}, {"way": "forward"})
+    ((_, graph),) = model.trace().entries
+    assert [(d.name, d.lo, d.hi) for d in graph.dims()] == [("sequence", 1, 8)]
+    assert all(r.difference <= CLOSE * r.greatest for r in lg.check(model).rows)
+    for dims, options, says in (
+        ({"batch": (3, 1)}, {}, "Pass a number from 1 on"),
+        ({"batch": 2.5}, {}, "Pass a number from 1 on"),
+        ([], {"way": "fast"}, "Pass one of example, text, forward"),
+        ({}, ["way"], "a mapping of names to values"),
+    ):
+        with pytest.raises(lg.UserError, match=says):
+            from_hugging_face(llama, dims, options)  # pyright: ignore[reportArgumentType]
+
+
+def test_an_entry_that_needs_another_first_has_no_original(tmp_path: Path) -> None:
+    """Whisper's tokens are read after the sound: nothing says what they are without it."""
+    sizes: dict[str, Any] = {"d_model": 32, "vocab_size": 99, **TOKENS}
+    for part in ("encoder", "decoder"):
+        sizes |= {f"{part}_layers": 1, f"{part}_attention_heads": 2, f"{part}_ffn_dim": 32}
+    sizes |= {"max_source_positions": 20, "max_target_positions": 20, "decoder_start_token_id": 1}
+    sizes |= {"suppress_tokens": None, "begin_suppress_tokens": None}
+    saved(tmp_path, "WhisperForConditionalGeneration", sizes)
+    assert set(from_hugging_face(tmp_path).originals) == {"listen"}
+
+
 # --- the command ----------------------------------------------------------------------------------
 
 
@@ -262,7 +356,7 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def gemma(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("gemma")
-    saved(folder, "Gemma2ForCausalLM", {**DECODER, "head_dim": 8}, max_shard_size="30KB")
+    saved(folder, "VaultGemmaForCausalLM", {**DECODER, "head_dim": 8}, max_shard_size="30KB")
     tokenized(folder)
     return folder
 
@@ -313,6 +407,21 @@ def less(folder: Path, name: str) -> None:
 
 
 HEAD = "model.layers.0.mlp.up_proj.weight"
+
+
+def in_bytes(folder: Path, method: str) -> None:
+    """A matrix of integers in place of one of floats, without scales."""
+    less(folder, HEAD)
+    name = HEAD.replace("weight", "qweight")
+    file = min(folder.glob("*.safetensors"))
+    save_file({**load_file(file), name: np.zeros((4, 48), np.int32)}, file, {"format": "pt"})
+    index = folder / "model.safetensors.index.json"
+    found = json.loads(index.read_text())
+    found["weight_map"][name] = file.name
+    index.write_text(json.dumps(found))
+    configured(folder, quantization_config={"quant_method": method, "bits": 4})
+
+
 DAMAGED: dict[str, tuple[Damage, str]] = {
     "no config": (lambda d: (d / "config.json").unlink(), "it has no config.json"),
     "no JSON": (lambda d: (d / "config.json").write_text("{"), "its JSON cannot be read"),
@@ -337,12 +446,10 @@ DAMAGED: dict[str, tuple[Damage, str]] = {
     ),
     "other type": (
         lambda d: configured(d, model_type="bert"),
-        "its model_type bert is none of Gemma2ForCausalLM",
+        "its model_type bert is none of VaultGemmaForCausalLM",
     ),
-    "quantised": (
-        lambda d: configured(d, quantization_config={"quant_method": "gptq"}),
-        "its weights are quantised",
-    ),
+    "bits": (lambda d: in_bytes(d, "later"), "its weights are quantised by later"),
+    "scales": (lambda d: in_bytes(d, "gptq"), f"its files lack {HEAD}"),
     "layers": (
         lambda d: configured(d, num_hidden_layers=10**9),
         "has num_hidden_layers 1000000000, and its files hold",
@@ -353,7 +460,10 @@ DAMAGED: dict[str, tuple[Damage, str]] = {
     ),
     "heads": (lambda d: configured(d, num_attention_heads="four"), "cannot read its config.json"),
     "types": (lambda d: configured(d, num_hidden_layers=3), "validate_layer_type"),
-    "a tensor": (lambda d: less(d, HEAD), f"its files lack {HEAD}, which Gemma2ForCausalLM reads"),
+    "a tensor": (
+        lambda d: less(d, HEAD),
+        f"its files lack {HEAD}, which VaultGemmaForCausalLM reads",
+    ),
     "a shard": (
         lambda d: sorted(d.glob("*.safetensors"))[1].unlink(),
         "its shard model-00002-of-0000",
@@ -418,7 +528,7 @@ def test_damage_is_seen_by_examples_too(
         ("llama", "--set way=fast", "Pass one of example, text, forward"),
         ("llama", "--trust", "Pass it with a .pt2"),
         ("llama", "--target tpu", "tpu"),
-        ("gemma", "--set way=example", "no example computes Gemma2ForCausalLM"),
+        ("gemma", "--set way=example", "no example computes VaultGemmaForCausalLM"),
         ("gemma", "--dim batch=4", "Pass --set length=N, --set prefill=N, or --set way=forward"),
         ("gemma", "--set length=41", "Pass 0 to 40, the positions that the checkpoint has"),
         ("gemma", "--set length=long", "Pass an integer"),

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import importlib
 import random
-import shutil
-import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -16,6 +14,7 @@ from types import ModuleType
 
 import pytest
 import torch
+from commit import commit
 
 ROOT = Path(__file__).parent.parent.parent
 OPS, MODELS = 16, 2
@@ -26,15 +25,6 @@ falcon flaubert gemma glm gpt2 gpt_bigcode gpt_neo gpt_neox gptj granite helium 
 nystromformer olmo openai-gpt opt persimmon phi qwen2 qwen3 rembert roberta roformer smollm3 splinter squeezebert
 stablelm starcoder2 vit vit_msn xglm xlm-roberta
 """
-
-
-def commit() -> str:
-    """The commit that is tested; of a tree that is no clone the version alone."""
-    git = shutil.which("git")
-    if git is None:
-        return "no git"
-    words = [git, "-C", str(ROOT), "rev-parse", "HEAD"]
-    return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
 
 
 SEED = commit()

@@ -53,6 +53,25 @@ YARN = {
     "beta_fast": 2.0,
     "original_max_position_embeddings": 256,
 }
+STRETCHED = {
+    "rope_type": "longrope",
+    "rope_theta": 10000.0,
+    "short_factor": [1.0, 1.5, 3.0],
+    "long_factor": [2.0, 4.0, 8.0],
+    "attention_factor": 1.25,
+    "original_max_position_embeddings": 12,
+    "partial_rotary_factor": 0.75,
+}
+LAYERS = ["sliding_attention", "full_attention", "sliding_attention"]
+GEMMA = {
+    **GROUPED,
+    "head_dim": 16,
+    "num_hidden_layers": 3,
+    "sliding_window": 5,
+    "query_pre_attn_scalar": 24,
+}
+# in float64 transformers has experts in this form alone
+EXPERTS = {**GROUPED, "experts_implementation": "eager"}
 WINDOW = {"sliding_window": 5, "use_sliding_window": True, "max_window_layers": 1}
 # example, model and configuration of transformers, sizes
 MODELS: dict[str, tuple[str, str, str, dict[str, Any]]] = {
@@ -69,6 +88,48 @@ MODELS: dict[str, tuple[str, str, str, dict[str, Any]]] = {
         "Qwen3ForCausalLM",
         "Qwen3Config",
         {**GROUPED, "head_dim": 32, "tie_word_embeddings": True, "rope_parameters": YARN},
+    ),
+    "phi3": ("llama", "Phi3ForCausalLM", "Phi3Config", {**GROUPED, "sliding_window": 7}),
+    "phi3 stretched": (
+        "llama",
+        "Phi3ForCausalLM",
+        "Phi3Config",
+        {
+            **GROUPED,
+            "original_max_position_embeddings": 12,
+            "rope_parameters": STRETCHED,
+            "tie_word_embeddings": True,
+        },
+    ),
+    "gemma2": (
+        "llama",
+        "Gemma2ForCausalLM",
+        "Gemma2Config",
+        {**GEMMA, "attn_logit_softcapping": 3.0, "final_logit_softcapping": 2.0},
+    ),
+    "gemma3": (
+        "llama",
+        "Gemma3ForCausalLM",
+        "Gemma3TextConfig",
+        {**GEMMA, "layer_types": LAYERS},
+    ),
+    "mixtral": (
+        "llama",
+        "MixtralForCausalLM",
+        "MixtralConfig",
+        {**EXPERTS, "num_local_experts": 4, "sliding_window": 6},
+    ),
+    "qwen3 with experts": (
+        "llama",
+        "Qwen3MoeForCausalLM",
+        "Qwen3MoeConfig",
+        {
+            **EXPERTS,
+            "head_dim": 16,
+            "num_experts": 6,
+            "num_experts_per_tok": 3,
+            "moe_intermediate_size": 24,
+        },
     ),
     "gpt2": ("gpt2", "GPT2LMHeadModel", "GPT2Config", GPT2),
     "gpt2 with a head": (

@@ -94,9 +94,20 @@ def test_null_stands_for_the_usual_value(tmp_path: Path) -> None:
     example("llama", save(tmp_path, {}, LLAMA | said))
 
 
+FAMILIES = (
+    "llama",
+    "mistral",
+    "qwen2",
+    "qwen3",
+    "phi3",
+    "gemma2",
+    "gemma3_text",
+    "mixtral",
+    "qwen3_moe",
+)
 # example, the example whose configuration it is given, the first key that is missing, what it computes
 OTHERS = [
-    ("llama", "gpt2", "hidden_size", "llama or mistral or qwen2 or qwen3"),
+    ("llama", "gpt2", "hidden_size", " or ".join(FAMILIES)),
     ("gpt2", "llama", "n_positions", "gpt2"),
     ("vit", "whisper", "hidden_size", "vit or deit"),
     ("whisper", "vit", "d_model", "whisper"),

@@ -28,8 +28,17 @@ IMAGES = np.random.default_rng(2).integers(0, 256, (2, SIZE, SIZE, 3), np.uint8)
 WIDTHS = {0: 4, 1: 8, 2: 8, 3: 8, 4: 8, 5: 12, 6: 12, 7: 16, 8: 16, 9: 16, 12: 12, 15: 8}
 WIDTHS |= {16: 8, 18: 12, 19: 12, 21: 16}
 BOTTLENECKS = {2: 1, 4: 2, 6: 2, 8: 1, 12: 1, 15: 1, 18: 1, 21: 1}
-INPUTS = {i: WIDTHS[i - 1] for i in range(1, 10)} | {0: 3, 12: 16 + 12, 15: 12 + 8, 16: 8}
-INPUTS |= {18: 8 + 12, 19: 12, 21: 12 + 16}
+INNER = {"cv2": 16, "cv3": 8}  # of the branches of the head
+
+
+def inputs_of(w: dict[int, int]) -> dict[int, int]:
+    """Of each layer that has outputs."""
+    found = {0: 3, **{i: w[i - 1] for i in range(1, 10)}}
+    found |= {12: w[9] + w[6], 15: w[12] + w[4], 16: w[15]}
+    return found | {18: w[16] + w[12], 19: w[18], 21: w[19] + w[9]}
+
+
+INPUTS = inputs_of(WIDTHS)
 
 Tensors = dict[str, torch.Tensor]
 
@@ -61,8 +70,9 @@ def random_tensors() -> Tensors:
             conv(f"{at}.cv2", 2 * inputs, outputs, 1)
         else:
             conv(at, inputs, outputs, 3)
-    for i, inputs in enumerate((8, 12, 16)):
-        for branch, inner, outputs in (("cv2", 16, 64), ("cv3", 8, CLASSES)):
+    for i, layer in enumerate((15, 18, 21)):
+        for branch, outputs in (("cv2", 64), ("cv3", CLASSES)):
+            inputs, inner = WIDTHS[layer], INNER[branch]
             at = f"model.22.{branch}.{i}"
             conv(f"{at}.0", inputs, inner, 3)
             conv(f"{at}.1", inner, inner, 3)

@@ -2,15 +2,17 @@
 
     python tests/sweeps/metal_emulated.py                       # what does not agree
     python tests/sweeps/metal_emulated.py --only folds_f16 --seed 3
-    python tests/sweeps/metal_emulated.py --write docs/metal_emulated.md
+    python tests/sweeps/metal_emulated.py --kept results.jsonl --write docs/metal_emulated.md
 
 Programs are built many at a time, each such project runs in a process of its own: the emulator ends the process where a
-kernel does what no GPU defines. Threads run in an order by `--seed`; 0 is theirs.
+kernel does what no GPU defines. Threads run in an order by `--seed`; 0 is theirs. What `--kept` has of an earlier
+run is not run again.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -21,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
@@ -38,8 +41,8 @@ from lumigen.dtype import DType, bf16, f16, f32, f64
 from lumigen.target import parse_target
 
 DTYPES = {"f32": f32, "f16": f16, "bf16": bf16}
-TOGETHER = 40  # programs of a project
-SECONDS = 600  # of a project
+TOGETHER = 160  # programs of a project
+SECONDS = 2400  # of a project
 RANDOM = 120
 POINTS = tuple(
     {POSITIONS.name: n, KEYS.name: n + 7, FEW.name: min(n, 60), QUERIES.name: n} for n in (1, 2, 70)
@@ -67,6 +70,12 @@ def random(dtype: DType) -> list[SmallProgram]:
     return held([p.program(f"p{i}") for i, p in enumerate(drawn(RANDOM, seed=0))], dtype)
 
 
+def each_kind(_: DType) -> list[SmallProgram]:
+    """Of all kinds, to be held in any dtype; of two with a name the first."""
+    found = [*ROWS, *module_programs(), *folds(f32), *random(f32)]
+    return list({p.name: p for p in reversed(found)}.values())
+
+
 def held(programs: Iterable[SmallProgram], dtype: DType) -> list[SmallProgram]:
     """Those that have f32 to be held in `dtype`."""
     if dtype is f32:
@@ -84,6 +93,7 @@ KINDS: dict[str, Callable[[DType], list[SmallProgram]]] = {
     "random": random,
 }
 SETS = {f"{kind}_{name}": (kind, dtype) for kind in KINDS for name, dtype in DTYPES.items()}
+SAMPLED = {f"sample_{name}": (each_kind, dtype) for name, dtype in DTYPES.items()}
 
 
 def needs_f64(p: SmallProgram) -> bool:
@@ -94,6 +104,17 @@ def needs_f64(p: SmallProgram) -> bool:
 def programs_of(name: str, every: int = 1) -> list[SmallProgram]:
     kind, dtype = SETS[name]
     return KINDS[kind](dtype)[::every]
+
+
+def sample(seed: str, count: int) -> Part:
+    """Programs of all kinds, held in one of the dtypes, other ones by the seed."""
+    draw = Random(seed)
+    name = draw.choice(sorted(SAMPLED))
+    make, dtype = SAMPLED[name]
+    names = [
+        p.name for p in draw.sample(make(dtype), 3 * count) if not needs_f64(p) and held([p], dtype)
+    ]
+    return Part(name, tuple(names[:count]))
 
 
 @dataclass(frozen=True)
@@ -112,14 +133,19 @@ def parts(of: str, every: int = 1, wanted: Callable[[str], bool] = lambda _: Tru
 
 def run_here(part: Part, folder: Path) -> dict[str, str]:
     """What is wrong with which programs."""
-    programs = [p for p in programs_of(part.of) if p.name in part.names]
+    if part.of in SAMPLED:
+        make, dtype = SAMPLED[part.of]
+        all_of_them = make(dtype)
+    else:
+        all_of_them, (_, dtype) = programs_of(part.of), SETS[part.of]
+    programs = [p for p in all_of_them if p.name in part.names]
     name = f"{part.of}_{part.names[0]}"[:40]
-    shipped = ship(name, programs, parse_target("metal"), SETS[part.of][1], folder / name)
+    shipped = ship(name, programs, parse_target("metal"), dtype, folder / name)
     return shipped.wrong()
 
 
 def run(part: Part, seed: int) -> dict[str, str]:
-    """The same in a process of its own; one that is stopped is said of all its programs."""
+    """The same in a process of its own; of one that is stopped, halves by themselves say which program it was."""
     command = [sys.executable, str(Path(__file__)), "--here", part.of, *part.names]
     env = {**os.environ, "LUMIGEN_EMULATOR_SEED": str(seed)}
     try:
@@ -130,9 +156,35 @@ def run(part: Part, seed: int) -> dict[str, str]:
         return dict.fromkeys(part.names, f"not within {SECONDS} s")
     found = dict(line.split("\t", 1) for line in done.stdout.splitlines() if "\t" in line)
     if done.returncode != 0:
+        if len(part.names) > 1:
+            middle = len(part.names) // 2
+            halves = part.names[:middle], part.names[middle:]
+            return run(Part(part.of, halves[0]), seed) | run(Part(part.of, halves[1]), seed)
         said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
         return dict.fromkeys(part.names, f"stopped: {said}")
     return found
+
+
+def kept_in(file: Path | None) -> dict[Part, dict[str, str]]:
+    """What was found of parts that were run before."""
+    if file is None or not file.is_file():
+        return {}
+    rows = map(json.loads, file.read_text(encoding="utf-8").splitlines())
+    return {Part(row["of"], tuple(row["names"])): row["wrong"] for row in rows}
+
+
+def run_or_read(part: Part, seed: int, file: Path | None) -> dict[str, str]:
+    """As `run`, whose result is added to the file."""
+    known = kept_in(file).get(part)
+    if known is not None:
+        return known
+    wrong = run(part, seed)
+    print(f"{part.of}: {len(part.names)} programs, {len(wrong)} do not agree", flush=True)
+    if file is not None:
+        row = json.dumps({"of": part.of, "names": part.names, "wrong": wrong})
+        with file.open("a", encoding="utf-8") as out:
+            out.write(f"{row}\n")
+    return wrong
 
 
 HEAD = """# Small programs on the emulator of Metal
@@ -171,6 +223,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--write", type=Path)
+    parser.add_argument("--kept", type=Path, help="a file of results, which grows")
     parser.add_argument("--here", nargs="*", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.here:
@@ -186,7 +239,8 @@ def main() -> int:
     ]
     found: dict[str, dict[str, str]] = {name: {} for name in options.only}
     with ThreadPoolExecutor(options.jobs) as pool:
-        for part, wrong in zip(every, pool.map(lambda p: run(p, options.seed), every), strict=True):
+        results = pool.map(lambda p: run_or_read(p, options.seed, options.kept), every)
+        for part, wrong in zip(every, results, strict=True):
             found[part.of] |= wrong
             for name, why in wrong.items():
                 print(f"{part.of}, {name}: {why}", flush=True)

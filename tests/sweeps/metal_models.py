@@ -29,6 +29,7 @@ import test_classifiers
 import test_decoders
 import test_gpu_examples as examples
 import test_yolov8
+from metal_whole import WHOLE, same_text
 from small_models import Compiled, Interpreted, distance, example, random_weights, save
 
 import lumigen as lg
@@ -36,8 +37,9 @@ from lumigen.quantise import quantised
 
 DTYPES = {"f32": lg.f32, "f16": lg.f16, "bf16": lg.bf16}
 DECODERS = ("gpt2", "llama", "mistral", "qwen2", "qwen3")
+SECONDS = 1800  # of a row
 BLOCKS = ("", "q8", "q4")
-PROMPT, TOKENS = 5, 12
+PROMPT, TOKENS = test_decoders.IDS[:5].tolist(), 12
 OnMetal = examples.OnGPU
 
 
@@ -86,20 +88,6 @@ def of_yolov8(dtype: lg.DType, folder: Path) -> float:
     return examples.TOLERANCE[dtype]
 
 
-def greedy(context: Any) -> list[int]:
-    """The likeliest token each time, behind a prompt."""
-    ids = test_decoders.IDS[:PROMPT]
-    text, position = [int(i) for i in ids], len(ids)
-    (logits,) = context.run("prefill", ids=ids, position=np.array(0)).values()
-    for _ in range(TOKENS):
-        text.append(int(logits.argmax()))
-        (logits,) = context.run(
-            "decode", ids=np.array(text[-1:]), position=np.array(position)
-        ).values()
-        position += 1
-    return text
-
-
 def of_text(name: str, blocks: str, folder: Path) -> int:
     """Tokens that are the CPU's, all of them."""
     traced, weights = loaded(name, folder)
@@ -107,11 +95,8 @@ def of_text(name: str, blocks: str, folder: Path) -> int:
         found = quantised(traced, weights, blocks, ())
         traced, weights = found.traced, found.weights
     arrays = {w.name: np.asarray(weights[w.name]) for w in traced.weights}
-    on_cpu = greedy(Compiled(traced, arrays))
-    found = greedy(OnMetal(traced, arrays, lg.f32, "metal", folder / "project"))
-    if found != on_cpu:
-        raise AssertionError(f"{found}, on the CPU {on_cpu}")
-    return len(found)
+    found = OnMetal(traced, arrays, lg.f32, "metal", folder / "project")
+    return same_text(found, Compiled(traced, arrays), PROMPT, TOKENS)
 
 
 def rows() -> Iterator[tuple[str, Callable[[Path], float]]]:
@@ -124,6 +109,7 @@ def rows() -> Iterator[tuple[str, Callable[[Path], float]]]:
     for name in DECODERS:
         for blocks in BLOCKS:
             yield f"text of {name} {blocks}".strip(), lambda f, n=name, b=blocks: of_text(n, b, f)
+    yield from WHOLE.items()
 
 
 def attempt(name: str, seed: int) -> tuple[bool, str]:
@@ -133,10 +119,10 @@ def attempt(name: str, seed: int) -> tuple[bool, str]:
     begun = time.monotonic()
     try:
         done = subprocess.run(
-            command, env=env, capture_output=True, text=True, timeout=900, check=False
+            command, env=env, capture_output=True, text=True, timeout=SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        return False, "not within 900 s"
+        return False, f"not within {SECONDS} s"
     lines = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()
     found = done.returncode == 0, (lines or ["it said nothing"])[-1][:400]
     print(f"{name}: {found}, {time.monotonic() - begun:.0f} s", flush=True)

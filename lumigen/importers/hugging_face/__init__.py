@@ -4,6 +4,14 @@ from lumigen.importers.hugging_face.checkpoint import is_checkpoint as is_checkp
 from lumigen.importers.hugging_face.opening import Opened as Opened
 from lumigen.importers.hugging_face.opening import checked as checked
 from lumigen.importers.hugging_face.opening import explained as explained
+from lumigen.importers.hugging_face.opening import from_hugging_face as from_hugging_face
 from lumigen.importers.hugging_face.opening import open_checkpoint as open_checkpoint
 
-__all__ = ["Opened", "checked", "explained", "is_checkpoint", "open_checkpoint"]
+__all__ = [
+    "Opened",
+    "checked",
+    "explained",
+    "from_hugging_face",
+    "is_checkpoint",
+    "open_checkpoint",
+]

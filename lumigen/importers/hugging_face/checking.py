@@ -11,7 +11,7 @@ import torch
 
 from lumigen.graph import Graph
 from lumigen.importers.hugging_face.opening import Opened
-from lumigen.importers.hugging_face.original import failing, original, quiet
+from lumigen.importers.hugging_face.original import failing, quiet
 from lumigen.importers.hugging_face.processed import processed
 from lumigen.importers.hugging_face.reports import Compared
 from lumigen.index import Dim
@@ -27,7 +27,7 @@ PARTS = ((0, 4), (4, 5), (5, 6), (6, 9))  # of a text: where each begins and end
 def compared(opened: Opened) -> tuple[Compared, ...]:
     """The outputs of the interpreter beside those of the module, in f32: at the least sizes and at larger ones."""
     checkpoint = opened.chosen.checkpoint
-    module = original(checkpoint) if opened.chosen.module is None else opened.chosen.module
+    module = opened.module
     traced = opened.model.trace()
     graphs = dict(traced.entries)
     weights = {w.name: np.asarray(opened.weights[w.name]) for w in traced.weights}

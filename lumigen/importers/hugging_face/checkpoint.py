@@ -85,9 +85,6 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
     if architecture is None:
         remedy = 'Write the class that the weights belong to into it, such as ["BertModel"].'
         raise wrong(f"its {CONFIG} has no architectures", remedy)
-    if config.get("quantization_config"):
-        remedy = "Pass the checkpoint in 16 or 32 bits that it was made of."
-        raise wrong("its weights are quantised, which is not read", remedy)
     if (folder / "adapter_config.json").exists():
         remedy = "Merge the adapter into the model, or remove it from the directory."
         raise wrong("it holds an adapter beside the model", remedy)

@@ -20,10 +20,15 @@ EXAMPLES = {
     "DeiTForImageClassification": "vit",
     "DeiTForImageClassificationWithTeacher": "vit",
     "GPT2LMHeadModel": "gpt2",
+    "Gemma2ForCausalLM": "llama",
+    "Gemma3ForCausalLM": "llama",
     "LlamaForCausalLM": "llama",
     "MistralForCausalLM": "llama",
+    "MixtralForCausalLM": "llama",
+    "Phi3ForCausalLM": "llama",
     "Qwen2ForCausalLM": "llama",
     "Qwen3ForCausalLM": "llama",
+    "Qwen3MoeForCausalLM": "llama",
     "ResNetForImageClassification": "resnet",
     "ViTForImageClassification": "vit",
     "WhisperForConditionalGeneration": "whisper",
@@ -35,7 +40,7 @@ IMAGENET = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.2
 PIXELS: Mapping[str, Mapping[str, Any]] = {"vit": SCALED, "resnet": {**SCALED, **IMAGENET}}
 
 
-def made(checkpoint: Checkpoint, example: str, options: Mapping[str, str]) -> Model:
+def made(checkpoint: Checkpoint, example: str, options: Mapping[str, Any]) -> Model:
     """The example's model for the checkpoint; NotComputed where the example is of another computation."""
     if example == "minilm":
         _check_pooling(checkpoint)

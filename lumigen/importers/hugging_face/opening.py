@@ -8,13 +8,15 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from lumigen.errors import BadArgument, NotComputed, NotImported, PackageMissing, UnknownOption
-from lumigen.frontend import Model
+from lumigen.frontend import Dim, Model
 from lumigen.frontend.load import parse_option
-from lumigen.graph import Graph
+from lumigen.frontend.trace import fail
+from lumigen.graph import Graph, tensor_of
 from lumigen.importers.hugging_face.checkpoint import Checkpoint, read_checkpoint
 from lumigen.importers.hugging_face.known import EXAMPLES, made
 from lumigen.importers.hugging_face.reports import Compared, Listing
@@ -43,14 +45,58 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Opened:
-    """A model, traced, with its weights."""
+    """A model, traced, with its weights; it knows them and what transformers gives in their place."""
 
     chosen: Chosen
     model: Model
     weights: Weights | Mapping[str, Array]
 
+    @cached_property
+    def module(self) -> Any:
+        """The module of transformers, which of an example is read when it is asked for."""
+        if self.chosen.module is not None:
+            return self.chosen.module
+        need_transformers()
+        from lumigen.importers.hugging_face.original import original
 
-def open_checkpoint(path: str | Path, options: Mapping[str, str], dims: Dims) -> Opened:
+        return original(self.chosen.checkpoint)
+
+
+def from_hugging_face(
+    directory: str | Path,
+    dims: Mapping[str, int | tuple[int, int] | Dim] | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Model:
+    """The model of a directory of Hugging Face, traced, with its weights: what `lumigen compile DIR` compiles.
+
+    `dims` gives sizes of a model with the one entry `forward` their least and greatest number, or the only one;
+    `options` are those of `--set`: `way`, `length`, `prefill`, `program`, or those of the example's build(). Errors are
+    those of `open_checkpoint`, and BadArgument for what a way does not take.
+    """
+    named: dict[str, Any] = {"dims": dims or {}, "options": options or {}}
+    for name, given in named.items():
+        if not isinstance(given, Mapping):
+            value, expected = f"of type {type(given).__name__}", "a mapping of names to values"
+            raise fail(
+                BadArgument, op="from_hugging_face", name=name, value=value, expected=expected
+            )
+    sizes = {name: _bounds(name, size) for name, size in named["dims"].items()}
+    return open_checkpoint(directory, named["options"], sizes).model
+
+
+def _bounds(name: str, size: Any) -> int | tuple[int, int]:
+    """A size, or its least and greatest number."""
+    if isinstance(size, Dim):
+        return size.lo, size.hi
+    bounds = cast("tuple[Any, ...]", size if isinstance(size, tuple) else (size, size))
+    if [type(n) for n in bounds] != [int, int] or not 1 <= bounds[0] <= bounds[1]:
+        expected = "a number from 1 on, or (least, greatest)"
+        value = repr(bounds)[:40]
+        raise fail(BadArgument, op="from_hugging_face", name=name, value=value, expected=expected)
+    return bounds if bounds[0] < bounds[1] else bounds[0]
+
+
+def open_checkpoint(path: str | Path, options: Mapping[str, Any], dims: Dims) -> Opened:
     """The model of a directory, traced.
 
     `options` are those of the example, or length, prefill and program of a text program; `way` chooses one of WAYS.
@@ -63,14 +109,38 @@ def open_checkpoint(path: str | Path, options: Mapping[str, str], dims: Dims) ->
 def opened(found: Chosen) -> Opened:
     """The model of the way that is chosen."""
     if found.example is not None:
-        return Opened(found, found.example, found.checkpoint.weights)
-    from lumigen.importers.hugging_face.exported import built
+        made = Opened(found, found.example, found.checkpoint.weights)
+        made.model.originals = {
+            entry: partial(_of_transformers, made, entry)
+            for entry, graph in found.example.trace().entries
+            if begins(graph)
+        }
+    else:
+        from lumigen.importers.hugging_face.exported import built
+        from lumigen.importers.hugging_face.original import in_few_bits
 
-    model = built(found.exported)
-    return Opened(found, model, model.values())
+        model = built(found.exported)
+        made = Opened(found, model, in_few_bits(found.checkpoint.weights, model.values()))
+    made.model.own = made.weights
+    return made
 
 
-def chosen(path: str | Path, options: Mapping[str, str], dims: Dims) -> Chosen:
+def begins(graph: Graph) -> bool:
+    """Whether an entry may be the first one that a context runs: what it reads of states it has written itself."""
+    return {s.name for s in map(tensor_of, graph.states())} <= {
+        tensor_of(s).name for s, _ in graph.updates
+    }
+
+
+def _of_transformers(opened: Opened, entry: str, inputs: Mapping[str, Array]) -> Any:
+    """The outputs of an example's entry in a new context, by transformers."""
+    need_transformers()
+    from lumigen.importers.hugging_face.processed import first_run
+
+    return first_run(opened, entry, inputs)
+
+
+def chosen(path: str | Path, options: Mapping[str, Any], dims: Dims) -> Chosen:
     """The way, as `open_checkpoint` says."""
     checkpoint = read_checkpoint(path)
     options = dict(options)
@@ -99,7 +169,7 @@ def chosen(path: str | Path, options: Mapping[str, str], dims: Dims) -> Chosen:
 
 
 def by_transformers(
-    checkpoint: Checkpoint, wanted: str | None, why: str, options: Mapping[str, str], dims: Dims
+    checkpoint: Checkpoint, wanted: str | None, why: str, options: Mapping[str, Any], dims: Dims
 ) -> Chosen:
     """The way over transformers and torch.export."""
     need_transformers()
@@ -126,7 +196,7 @@ def by_transformers(
     return Chosen(checkpoint, "text", line, module=module, exported=text)
 
 
-def explained(path: str | Path, options: Mapping[str, str], dims: Dims) -> Listing:
+def explained(path: str | Path, options: Mapping[str, Any], dims: Dims) -> Listing:
     """The way that is taken, what the model has, and all that cannot be compiled."""
     found = chosen(path, options, dims)
     if found.example is not None:
@@ -176,14 +246,14 @@ def refuse_dims(dims: Dims, what: str, expected: str) -> None:
         raise BadArgument(op="compile", name="--dim", value=value, expected=expected)
 
 
-def refuse_options(options: Mapping[str, str]) -> None:
+def refuse_options(options: Mapping[str, Any]) -> None:
     for name in options:
         expected = "--dim NAME=1..64 for its sizes; way is its only option"
         value = f"{name} for a model with the one entry forward"
         raise BadArgument(op="compile", name="--set", value=value, expected=expected)
 
 
-def text_options(options: Mapping[str, str]) -> dict[str, Any]:
+def text_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """What `text_model` takes."""
     for name in options:
         if name not in TEXT_OPTIONS:

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Generator, Mapping
 from typing import Any, cast
 
+import numpy as np
 import torch
 import transformers
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
@@ -19,9 +20,12 @@ from transformers.utils import logging
 
 from lumigen.errors import BadCheckpoint
 from lumigen.importers.hugging_face.checkpoint import Checkpoint
+from lumigen.importers.torch.original import as_tensor
+from lumigen.weights import Array, Weights
 
 VERSION = f"transformers {transformers.__version__}"
 KERNELS = "attn_implementation"  # a key that may name code to fetch
+STORAGE = ("quantization_config", "quantization")
 SILENT = 50  # the level of transformers' logging that says of nothing but crashes
 TOLD = 200  # characters of another program's error
 
@@ -30,10 +34,12 @@ def original(checkpoint: Checkpoint) -> Any:
     """The module, in evaluation mode; weights of f32 are views of the mapped files. BadCheckpoint."""
     kind = class_of(checkpoint)
     config = config_of(checkpoint, kind)
+    floats = floats_of(checkpoint.weights)
     with quiet(), failing(checkpoint, f"{VERSION} cannot load it"):
         module, info = kind.from_pretrained(
-            checkpoint.folder,
+            None if floats else checkpoint.folder,
             config=config,
+            state_dict=floats,
             dtype=torch.float32,
             use_safetensors=True,
             local_files_only=True,
@@ -43,6 +49,19 @@ def original(checkpoint: Checkpoint) -> Any:
         )
     _check_loaded(checkpoint, info)
     return module.eval()
+
+
+def floats_of(weights: Weights) -> dict[str, torch.Tensor] | None:
+    """The tensors of a checkpoint in few bits as what they stand for, which transformers needs no package to read.
+
+    None where all are floats in its files.
+    """
+    if not weights.packed_names:
+        return None
+    parts = {part for name in weights.packed_names for part in weights.stored_names(name)}
+    whole = [name for name in weights.names if name not in parts]
+    names = [*weights.packed_names, *filter(weights.has_supported_dtype, whole)]
+    return {name: as_tensor(weights[name]) for name in names}
 
 
 def class_of(checkpoint: Checkpoint) -> Any:
@@ -63,19 +82,19 @@ def class_of(checkpoint: Checkpoint) -> Any:
 def config_of(checkpoint: Checkpoint, kind: Any) -> Any:
     """The configuration as transformers reads it."""
     with quiet(), failing(checkpoint, f"{VERSION} cannot read its config.json"):
-        made = CONFIG_MAPPING[checkpoint.model_type].from_dict(without_kernels(checkpoint.config))
+        made = CONFIG_MAPPING[checkpoint.model_type].from_dict(computed(checkpoint.config))
     if kind.config_class is not None and not isinstance(made, kind.config_class):
         why = f"its model_type {checkpoint.model_type} is none of {checkpoint.architecture}"
         raise checkpoint.wrong(why, "Correct model_type or architectures in config.json.")
     return made
 
 
-def without_kernels(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration less what chooses kernels."""
+def computed(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration less what chooses kernels, and how weights are stored: they are floats here."""
     return {
-        key: without_kernels(cast("dict[str, Any]", value)) if isinstance(value, dict) else value
+        key: computed(cast("dict[str, Any]", value)) if isinstance(value, dict) else value
         for key, value in config.items()
-        if KERNELS not in key
+        if KERNELS not in key and key not in STORAGE
     }
 
 
@@ -90,6 +109,19 @@ def _check_loaded(checkpoint: Checkpoint, info: Mapping[str, Any]) -> None:
     if lost:
         why = f"its files lack {lost[0]}, which {checkpoint.architecture} reads"
         raise checkpoint.wrong(why + _more(len(lost)), remedy)
+
+
+def in_few_bits(weights: Weights, values: Mapping[str, Array]) -> Weights | Mapping[str, Array]:
+    """The weights of a model whose `values` are floats, those as the files have them that stand for the same numbers.
+
+    transformers may have given one another name or joined it with others: then it stays floats.
+    """
+    own = {
+        name: array
+        for name, array in values.items()
+        if weights.packed(name) is None or not np.array_equal(weights[name], array)
+    }
+    return weights.beside(own) if len(own) < len(values) else values
 
 
 def _more(count: int) -> str:

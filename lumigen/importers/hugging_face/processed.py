@@ -15,10 +15,13 @@ from torch.utils import _pytree as pytree
 from transformers import WhisperFeatureExtractor
 
 from lumigen.importers.hugging_face.opening import Opened
+from lumigen.importers.hugging_face.original import quiet
+from lumigen.importers.hugging_face.text import CachedText
 from lumigen.importers.torch.ports import output_names
 from lumigen.weights import Array, as_array, config_in
 
 IMAGENET = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])  # mean and deviation of each channel
+CACHED = ("prefill", "decode")
 HALF = ([0.5] * 3, [0.5] * 3)
 
 
@@ -27,6 +30,17 @@ def processed(opened: Opened, module: Any, inputs: Mapping[str, Array]) -> Mappi
     given = {name: torch.from_numpy(np.ascontiguousarray(x)) for name, x in inputs.items()}
     run = RUNS[opened.model.name] if opened.chosen.example else RUNS[opened.chosen.way]
     return run(opened, module, given)
+
+
+def first_run(opened: Opened, entry: str, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+    """What a new context gives: in those with caches, tokens before the position have keys and values of zeros."""
+    module = opened.module
+    with torch.no_grad(), quiet():
+        if entry not in CACHED:
+            return processed(opened, module, inputs)
+        ids, position = (torch.from_numpy(inputs[name].copy()) for name in ("ids", "position"))
+        text = CachedText(module, int(position) + len(ids))
+        return {"logits": as_array(text(ids, position)["logits"])}
 
 
 def called(opened: Opened, module: Any, given: Mapping[str, Any]) -> dict[str, Array]:

@@ -135,7 +135,7 @@ def model_of(imported: Imported) -> Model:
     model = Model(imported.name, imported.session.read)
     entry, _ = entry_of(imported)
     model.entry(**dict(entry.inputs))(entry.function)
-    model.original = original_of(imported)
+    model.originals = {entry.name: original_of(imported)}
     return model
 
 

@@ -15,7 +15,7 @@ from lumigen.dtype import i64
 from lumigen.errors import located
 from lumigen.frontend import creation
 from lumigen.frontend.application import TextGeneration
-from lumigen.frontend.model import Model
+from lumigen.frontend.model import Model, Original
 from lumigen.frontend.spec import Spec, spec
 from lumigen.frontend.symbolic import SymbolicSize
 from lumigen.frontend.tensor import Tensor
@@ -66,8 +66,7 @@ def model_with(
 ) -> Model:
     """The model with these entries, which share weights and states; traced, as `model_of`.
 
-    The names of weights lose `prefix`. `noted` gets every problem, where an error has room for a few. A model with one
-    entry has an original.
+    The names of weights lose `prefix`. `noted` gets every problem, where an error has room for a few.
     """
     program = functional(given, name)
     live = {node.name for node in live_nodes(program.graph)}
@@ -75,14 +74,15 @@ def model_with(
     refuse_types(program, name, live, problems)
     held = stored(program, live)
     model = Model(name, held.net, version, rename=lambda n: n.removeprefix(prefix), apps=apps)
+    originals: dict[str, Original] = {}
     for called in entries:
         inputs = specs_of(program, called, axes)
         function = entry(program, held, inputs, name, problems)
         function.__name__ = called.name
         model.entry(**dict(inputs.values()))(function)
-        if len(entries) == 1:
-            ports = {key: port for key, (port, _) in inputs.items()}
-            model.original = original_of(given, program, ports)
+        ports = {key: port for key, (port, _) in inputs.items()}
+        originals[called.name] = original_of(given, program, ports)
+    model.originals = originals
     model.trace()
     return model
 

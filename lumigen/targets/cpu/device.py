@@ -47,10 +47,9 @@ def device_of(machine: Processor) -> Device:
     )
 
 
-def _builders(machine: Processor) -> dict[str, Builder]:
-    """What builds kernels, and the sizes that a search tries at each site."""
-    visits, lanes = (1024, 8192, 65536), (64, 128, 512)
-    products = {
+def _products(machine: Processor) -> dict[str, Builder]:
+    """Of a product in blocks of packed operands."""
+    return {
         "panel": Builder(
             partial(panels.contract, machine=machine),
             sites(
@@ -75,7 +74,11 @@ def _builders(machine: Processor) -> dict[str, Builder]:
             ),
         ),
     }
-    folds = {
+
+
+def _folds(machine: Processor) -> dict[str, Builder]:
+    """Of products in a row, whose scores are in no memory."""
+    return {
         "row_fold": Builder(
             partial(row_fold_tiles.row_fold, machine=machine),
             sites(
@@ -95,6 +98,12 @@ def _builders(machine: Processor) -> dict[str, Builder]:
             partial(cascade_row.cascade_row, machine=machine), sites({"depth": (16, 64, 256)})
         ),
     }
+
+
+def _builders(machine: Processor) -> dict[str, Builder]:
+    """What builds kernels, and the sizes that a search tries at each site."""
+    visits, lanes = (1024, 8192, 65536), (64, 128, 512)
+    products = _products(machine)
     return {
         "simt": Builder(
             partial(simt.simt, machine=machine),
@@ -129,7 +138,7 @@ def _builders(machine: Processor) -> dict[str, Builder]:
             partial(side_by_side, builders={name: b.build for name, b in products.items()}),
             each_part({name: b.near for name, b in products.items()}),
         ),
-        **folds,
+        **_folds(machine),
     }
 
 

@@ -140,7 +140,7 @@ BASELINE = Processor(
         idle=2,
         worth=8,
     ),
-    vectors=Vectors(window=8, least=4, divided=16, written=4, scanned=32, pieces=64),
+    vectors=Vectors(window=8, least=4, divided=16, written=4, scanned=32, pieces=64, doubles=True),
     scans=ScanParts(workers=THREADS, least=1 << 15, whole=256, fewest=4),
     runs=None,
     teams=None,

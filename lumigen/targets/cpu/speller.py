@@ -13,9 +13,11 @@ from lumigen.emit.lines import Lines, joined, used
 from lumigen.emit.places import WIDE
 from lumigen.emit.statements import Dialect, Statements
 from lumigen.index import product
+from lumigen.lower.widths import dtypes_of
 from lumigen.program import ALIGNMENT, KernelParameter
 from lumigen.region import Buffer
 from lumigen.resources import templates_dir
+from lumigen.targets.cpu.machines import PLANNED
 from lumigen.targets.cpu.panels import tile_lines
 from lumigen.tile import Mma, TileProgram
 
@@ -29,7 +31,14 @@ HEADERS = {
 }
 # a place of 64 bits costs a processor no more than one of 32
 DIALECT = Dialect(
-    tiles=tile_lines, wraps=True, counts=False, packs=False, warp=1, together=0, fused=True
+    tiles=tile_lines,
+    wraps=True,
+    counts=False,
+    packs=False,
+    warp=1,
+    together=0,
+    dtypes=dtypes_of(PLANNED.vectors),
+    fused=True,
 )
 
 

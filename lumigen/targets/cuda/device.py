@@ -66,9 +66,13 @@ def device_of(machine: StreamingGpu, copying: StreamingGpu) -> Device:
     )
 
 
-def _builders(machine: StreamingGpu, copying: StreamingGpu) -> dict[str, Builder]:
-    """What builds kernels, and the sizes that a search tries at each site."""
-    threads, width = (128, 256), (1, 2, 4, 8)
+# what a search tries for the threads of a block, and for the elements of a load
+THREADS, WIDTHS = (128, 256), (1, 2, 4, 8)
+
+
+def _grids(machine: StreamingGpu, copying: StreamingGpu) -> dict[str, Builder]:
+    """Of launches whose blocks may stand beside those of others in one grid."""
+    threads, width = THREADS, WIDTHS
     loops = {
         "threads": threads,
         "width": width,
@@ -77,7 +81,7 @@ def _builders(machine: StreamingGpu, copying: StreamingGpu) -> dict[str, Builder
         "hold": (0, 1),
         "blocks": (0, 2),
     }
-    grids = {
+    return {
         "simt": Builder(
             partial(simt.simt, machine=machine),
             sites(loops, {**loops, "turn": (4, 8, 16)}),
@@ -110,6 +114,37 @@ def _builders(machine: StreamingGpu, copying: StreamingGpu) -> dict[str, Builder
             partial(roles.roles, machine=copying), partial(tiles_of_roles, machine=copying)
         ),
     }
+
+
+def _folds(machine: StreamingGpu, copying: StreamingGpu) -> dict[str, Builder]:
+    """Of products in a row, whose scores are in no memory."""
+    return {
+        "stream": Builder(
+            partial(stream.stream, machine=machine), partial(tiles_of_stream, machine=machine)
+        ),
+        "block_fold": Builder(
+            partial(block_fold.block_fold, machine=machine),
+            sites(
+                {
+                    "rows": (64, 128),
+                    "step": (64, 128),
+                    "depth": (32, 64),
+                    "stages": (2, 3, 4),
+                    "warps": (2, 4),
+                }
+            ),
+        ),
+        "stream_roles": Builder(
+            partial(stream_roles.stream_roles, machine=copying),
+            partial(tiles_of_stream_roles, machine=copying),
+        ),
+    }
+
+
+def _builders(machine: StreamingGpu, copying: StreamingGpu) -> dict[str, Builder]:
+    """What builds kernels, and the sizes that a search tries at each site."""
+    threads, width = THREADS, WIDTHS
+    grids = _grids(machine, copying)
     return {
         **grids,
         "side_by_side": Builder(
@@ -130,25 +165,7 @@ def _builders(machine: StreamingGpu, copying: StreamingGpu) -> dict[str, Builder
                 }
             ),
         ),
-        "stream": Builder(
-            partial(stream.stream, machine=machine), partial(tiles_of_stream, machine=machine)
-        ),
-        "block_fold": Builder(
-            partial(block_fold.block_fold, machine=machine),
-            sites(
-                {
-                    "rows": (64, 128),
-                    "step": (64, 128),
-                    "depth": (32, 64),
-                    "stages": (2, 3, 4),
-                    "warps": (2, 4),
-                }
-            ),
-        ),
-        "stream_roles": Builder(
-            partial(stream_roles.stream_roles, machine=copying),
-            partial(tiles_of_stream_roles, machine=copying),
-        ),
+        **_folds(machine, copying),
     }
 
 

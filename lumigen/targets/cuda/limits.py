@@ -10,6 +10,7 @@ from lumigen.limits import PASSED, Limits, Memory, best, best_of, falling, probe
 from lumigen.resources import runtime_dir, templates_dir
 from lumigen.targets.cuda.tools import gpu_architecture, nvcc
 
+REMEDY = "Run nvidia-smi to see why."
 GPU_BYTES = (1 << 22, 1 << 25, 1 << 27, 1 << 30)
 GPU_FLAGS = ("-std=c++17", "-O3", "-Xcompiler=-fPIC", "-shared", "-DLUMIGEN_NS=limits")
 
@@ -24,7 +25,7 @@ def probe_gpu(dtypes: Collection[str], device: int = 0) -> Limits:
         remedy = "Install the CUDA toolkit."
         raise CompilerMissing(tool="nvcc", purpose="probing limits", remedy=remedy)
     if architecture is None:
-        raise LimitsUnknown(why="the NVIDIA driver shows no GPU")
+        raise LimitsUnknown(why="the NVIDIA driver shows no GPU", remedy=REMEDY)
     flags = (*GPU_FLAGS, f"-arch={architecture}")
     headers = (
         *sorted((templates_dir() / "cuda").glob("*.*h")),
@@ -56,11 +57,11 @@ def _probe_opened_gpu(library: ctypes.CDLL, dtypes: Collection[str], device: int
         library.limits_close()
         sizes = sizes[:-1]
         if not sizes:
-            raise LimitsUnknown(why=f"CUDA says {why}")
+            raise LimitsUnknown(why=f"CUDA says {why}", remedy=REMEDY)
 
     def asked(seconds: float) -> float:
         if seconds <= 0:
-            raise LimitsUnknown(why=f"CUDA says {library.limits_error().decode()}")
+            raise LimitsUnknown(why=f"CUDA says {library.limits_error().decode()}", remedy=REMEDY)
         return seconds
 
     rates: list[tuple[str, float]] = []

@@ -18,9 +18,10 @@ from lumigen.emit.expression import (
 )
 from lumigen.emit.lines import Lines, joined, used
 from lumigen.emit.places import counted_in
+from lumigen.emit.statements import is_scan
 from lumigen.emit.text import PRODUCT
 from lumigen.errors import LoweringFailed
-from lumigen.index import Axis, ix
+from lumigen.index import Atom, Axis, Dim, ix
 from lumigen.lower.scope import address
 from lumigen.region import Expr, Local, Monoid, free_axes, local, map_expr, substitute
 from lumigen.targets.metal.fragment import ON_FRAGMENTS, declarations, fragment_lines
@@ -37,6 +38,7 @@ from lumigen.tile import (
     Let,
     Order,
     ScanCarry,
+    ScanLanes,
     Stmt,
     StoreTile,
     Stream,
@@ -48,6 +50,11 @@ from lumigen.tile import (
 @dataclass(frozen=True)
 class MetalRenderer(Renderer):
     """Expressions of numbers; what one uses more than once has a name in a statement that is a value."""
+
+    def _name(self, atom: Atom) -> str:
+        if isinstance(atom, Dim):
+            self.use(self.dims.get(atom.name, ""))
+        return super()._name(atom)
 
     def _with_names(self, e: Expr, again: list[Expr]) -> Text:
         names: dict[Expr, Expr] = {}
@@ -127,13 +134,15 @@ class GroupStatements:
                 raise LoweringFailed(step="emit", what=f"no text for {type(s).__name__}")
 
     def _for(self, s: For, r: Renderer) -> Lines:
+        if is_scan(s):
+            return self._scan(s, r)
         axis, start, hi = s.axis.name, r.index(s.lo), r.index(s.hi)
         step = f"{axis} += {s.step}" if s.step != 1 else f"++{axis}"
         if s.dealt or s.lanes:
             of_lanes = {x.into for x in s.body if isinstance(x, Accumulate)}
             to_threads = s.lanes or self.dealt or self.totals & of_lanes
             number, count = ("team_rank", "kTeam") if to_threads else ("team_number", "kTeams")
-            start = number if s.lo == 0 else f"{start} + {number}"
+            start = r.use(number) if s.lo == 0 else f"{start} + {r.use(number)}"
             step = f"{axis} += {count}"
         shared = int(s.dealt) + int(s.lanes) * (1 if self.dealt else 2)
         self.dealt += shared
@@ -142,9 +151,45 @@ class GroupStatements:
         head = f"for ({self.place} {axis} = {start}; {axis} < {hi}; {step}) {{"
         return r.lines(head, inner.indented(), "}")
 
+    def _scan(self, s: For, r: Renderer) -> Lines:
+        """Threads of a team come together for each of their elements; behind the last one, it is looked at again."""
+        axis, place, end = s.axis.name, self.place, r.index(s.hi)
+        first = f"{axis}_first"
+        self.dealt += 2
+        inner: list[Lines] = []
+        for x in s.body:
+            if isinstance(x, ScanLanes):
+                inner.append(self._scan_lanes(x, r))
+            elif isinstance(x, StoreTile):
+                inner.append(r.lines(f"if (is_there) {self._store(x, r)}"))
+            else:
+                inner.append(self.statement(x))
+        self.dealt -= 2
+        return r.lines(
+            f"for ({place} {first} = {r.index(s.lo)}; {first} < {end}; {first} += kTeam) {{",
+            f"  const bool is_there = {r.use('team_rank')} < {end} - {first};",
+            f"  const {place} {axis} = is_there ? {first} + team_rank : {end} - 1;",
+            joined(inner).indented(),
+            "}",
+        )
+
+    def _scan_lanes(self, s: ScanLanes, r: Renderer) -> Lines:
+        """By a function of two values, which is a type here."""
+        kind, step = computed_in(s.name.dtype), f"Step_{s.name.name}"
+        body = joined([*used(self.parts(s.body)), r.lines(f"return {r.scalar(s.result).code};")])
+        taken = f"{r.use(s.carry.name)}, {r.scalar(s.value).code}, {r.use('shared')}, thread_number"
+        return r.lines(
+            f"struct {step} {{",
+            f"  static {kind} of({kind} {s.left.name}, {kind} {s.right.name}) {{",
+            body.indented().indented(),
+            "  }",
+            "};",
+            f"const {kind} {s.name.name} = scan_lanes<kTeam, {step}>({taken});",
+        )
+
     def _reduced(self, s: Finish, r: Renderer) -> str:
         how = "reduce_add" if s.monoid is Monoid.SUM else "reduce_max"
-        shared = ", shared, thread_number" if self.is_group else ""
+        shared = f", {r.use('shared')}, thread_number" if self.is_group else ""
         return f"{how}<kTeam>({r.use(s.source.name)}{shared})"
 
     def _store(self, s: StoreTile, r: Renderer) -> str:
@@ -156,7 +201,7 @@ class GroupStatements:
         if s.where:
             store = f"if ({' && '.join(map(r.holds, s.where))}) {store}"
         one_of_team = s.lanes is None and self.dealt == 1 and self.program.team > 1
-        return f"if (team_rank == 0) {store}" if one_of_team else store
+        return f"if ({r.use('team_rank')} == 0) {store}" if one_of_team else store
 
     def _when(self, s: When, r: Renderer) -> Lines:
         held = " && ".join(map(r.holds, s.conditions))
@@ -172,8 +217,9 @@ def _order(s: Order, r: Renderer) -> Lines:
     own, other = _keys(s, r)
     kind, place = computed_in(s.value.dtype), s.place.name
     out = r.pointer(s.dst, address(s.dst, s.at))
+    first = r.use("team_number")
     return r.lines(
-        f"for ({r.place} own_place = team_number; own_place < {r.index(s.place.extent)}; own_place += kTeams) {{",
+        f"for ({r.place} own_place = {first}; own_place < {r.index(s.place.extent)}; own_place += kTeams) {{",
         f"  const {kind} own_value = {own};",
         f"  {r.place} count_before = 0;",
         f"  for ({r.place} {place} = 0; {place} < {r.index(s.place.extent)}; ++{place}) {{",
@@ -194,7 +240,7 @@ def _groups(s: GroupPlaces, r: Renderer) -> Lines:
     out = r.pointer(s.dst, address(s.dst, s.at))
     every = f"for ({r.place} {place} = 0; {place} < {count}; ++{place})"
     return r.lines(
-        f"for ({r.place} own_place = team_number; own_place <= {groups}; own_place += kTeams) {{",
+        f"for ({r.place} own_place = {r.use('team_number')}; own_place <= {groups}; own_place += kTeams) {{",
         f"  {r.place} count_before = 0;",
         f"  {every} count_before += group_of({other}, {groups}) < own_place ? 1 : 0;",
         f"  ({out})[own_place] = count_before;",
@@ -209,7 +255,7 @@ def _sums(s: GroupPlaces, key: str, r: Renderer) -> Lines:
     place, count, value = s.place.name, r.index(s.place.extent), r.scalar(s.summed).code
     out, groups = r.pointer(s.dst, address(s.dst, s.at)), r.index(s.groups)
     return r.lines(
-        f"for ({r.place} own_group = team_number; own_group < {groups}; own_group += kTeams) {{",
+        f"for ({r.place} own_group = {r.use('team_number')}; own_group < {groups}; own_group += kTeams) {{",
         f"  {computed_in(s.summed.dtype)} sum = 0.0f;",
         f"  for ({r.place} {place} = 0; {place} < {count}; ++{place}) {{",
         f"    if (group_of({key}, {groups}) == own_group) sum += {value};",
@@ -226,7 +272,7 @@ def _placed(s: GroupPlaces, r: Renderer) -> list[str]:
     out = r.pointer(s.dst, address(s.dst, s.at))
     every = f"for ({r.place} {place} = 0; {place} < {count}; ++{place})"
     return [
-        f"for ({r.place} own_place = team_number; own_place < {count}; own_place += kTeams) {{",
+        f"for ({r.place} own_place = {r.use('team_number')}; own_place < {count}; own_place += kTeams) {{",
         f"  const int64_t own_value = group_of({own}, {groups});",
         f"  {r.place} count_before = 0;",
         f"  {every} {{",

@@ -13,7 +13,7 @@ from lumigen.lower import block_fold, order, pipeline, scan, simt, stream
 from lumigen.lower.block_fold import runs_in_blocks
 from lumigen.lower.built import Built
 from lumigen.lower.devices import Device
-from lumigen.lower.plan_region import candidates_of_blocks, slower_candidates
+from lumigen.lower.plan_region import slower_candidates
 from lumigen.lower.schedule_plan import blocks_compute, schedule_of_streaming
 from lumigen.lower.space import Builder, sites, tiles_of_pipeline, tiles_of_stream
 from lumigen.machine import StreamingGpu
@@ -21,11 +21,11 @@ from lumigen.plan import KernelPlan, NotRealised
 from lumigen.schedule import Schedule
 from lumigen.targets.metal.machines import APPLE7
 from lumigen.targets.metal.product import shared_bytes
-from lumigen.tile import ScanLanes, Stmt, WhenLast, WhenSummed
+from lumigen.targets.metal.split_depth import candidates_of_metal
+from lumigen.tile import Stmt, WhenLast, WhenSummed
 
 MATRIX = 8  # rows and columns of a simdgroup's matrix
 MISSING: dict[type[Stmt], str] = {
-    ScanLanes: "a scan whose elements threads share",
     WhenLast: "a launch whose last threadgroup goes on with what others stored",
     WhenSummed: "a tile that several threadgroups have together",
 }
@@ -38,7 +38,7 @@ def device_of(machine: StreamingGpu) -> Device:
     loops = {"threads": threads, "width": width, "vectors": (1, 4, 8), "repeated": (1, 8)}
     return Device(
         machine=machine,
-        products=partial(candidates_of_blocks, machine=machine),
+        products=partial(candidates_of_metal, machine=machine),
         schedule=partial(_schedule, machine),
         builders={
             "simt": Builder(

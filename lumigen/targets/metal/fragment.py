@@ -128,21 +128,23 @@ def _each(s: ForTile | MapTile) -> Named:
 
 
 def _inside(s: ForTile | MapTile, r: Renderer) -> str:
-    return f"{s.m.name} < {r.index(s.m_hi)} && {s.n.name} < {r.index(s.n_hi)}"
+    return f"{r.use(s.m.name)} < {r.index(s.m_hi)} && {r.use(s.n.name)} < {r.index(s.n_hi)}"
 
 
 def _elements(s: ForTile | MapTile, r: Renderer, of: Buffer, inner: list[str | Lines]) -> Lines:
     """The loop over a lane's elements, those of a row together."""
     count = f"Fragment<Tile, {of.dims[1]}>::kParts"
-    column = f"const {r.place} {_at(s.n, s.n_lo, 'own_column + column_of(part)', r)};"
+    names = joined(x for x in inner if isinstance(x, Lines)).names | r.uses.names
+    row = _row(s.m, s.m_lo, s.rows, r) if s.m.name in names else _numbers(s.rows)
+    column = _at(s.n, s.n_lo, "own_column + column_of(part)", r) if s.n.name in names else ""
     body = [x.indented().indented() if isinstance(x, Lines) else f"    {x}" for x in inner]
     return r.lines(
         "LUMIGEN_UNROLL",
         BLOCKS,
-        *_in(*_row(s.m, s.m_lo, s.rows, r)),
+        *_in(*row),
         "  LUMIGEN_UNROLL",
         f"  for (int part = 0; part < {count}; ++part) {{",
-        f"    {column}",
+        *([f"    const {r.place} {column};"] if column else ()),
         *body,
         "  }",
         "}",

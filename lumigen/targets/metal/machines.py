@@ -7,6 +7,8 @@ None of the times was measured: they order tiles as matrices of 8 by 8 ask for, 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from lumigen.machine import (
     Division,
     Grain,
@@ -41,7 +43,7 @@ PRODUCTS = ProductTiles(
         ProductTile(8, 64, 32, 1, 8, 25, warps=(1, 2)),
     ),
     stored=1,
-    most_parts=1,  # threadgroups cannot read what others of the launch have stored
+    most_parts=1,  # threadgroups cannot read what others of the launch have stored: see SplitDepth
     long_part=NEVER,
     least_steps=4,
     read=0.5,
@@ -51,6 +53,18 @@ PRODUCTS = ProductTiles(
     beginning=4e5,
     added=NEVER,
 )
+
+
+@dataclass(frozen=True)
+class SplitDepth:
+    """Deep products of few tiles, whose depth is cut into parts."""
+
+    tile: int  # rows and columns, by which tiles are counted
+    least: int  # elements of the depth of a part: fewer are no worth another launch
+    most: int  # parts
+
+
+SPLIT_DEPTH = SplitDepth(tile=32, least=512, most=16)
 STREAMS = (
     StreamTiles(  # a simdgroup has 8 rows; rows and what streams past them fill 32 KiB at most
         rows=32,
@@ -153,10 +167,8 @@ APPLE7 = StreamingGpu(
         idle=2,
         worth=8,
     ),
-    vectors=Vectors(
-        window=8, least=4, divided=256, written=0, scanned=NEVER, pieces=0
-    ),  # a thread scans a row by itself
-    scans=ScanParts(workers=CORES, least=NEVER, whole=256, fewest=4),
+    vectors=Vectors(window=8, least=4, divided=256, written=0, scanned=32, pieces=0),
+    scans=ScanParts(workers=CORES, least=1 << 13, whole=256, fewest=4),
     runs=None,
     teams=TEAMS,
     multiprocessors=CORES,

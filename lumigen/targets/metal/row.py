@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection
 
 from lumigen.dtype import f64
@@ -44,7 +45,18 @@ METAL = Target(
 
 
 def _no_limits(_threads: int, _dtypes: Collection[str]) -> Limits:
-    raise LimitsUnknown(why="GPUs of Apple's are not probed yet")
+    """Nothing of a GPU of Apple's was measured yet."""
+    if sys.platform != "darwin":
+        why, remedy = (
+            "kernels ran on the emulator",
+            "Its times say nothing of a GPU: bench on a Mac.",
+        )
+    else:
+        why, remedy = (
+            "GPUs of Apple's are not probed yet",
+            "docs/metal_speed.md has published ones.",
+        )
+    raise LimitsUnknown(why=why, remedy=remedy)
 
 
 BACKEND = TargetBackend(

@@ -18,6 +18,10 @@ from lumigen.targets.metal.product import shared_bytes, spelled_tile
 from lumigen.tile import TileProgram
 
 GROUP_BYTES = 256  # what the simdgroups of a threadgroup exchange: eight bytes of each
+NUMBERS = (
+    ("team_rank", "thread_number % kTeam"),
+    ("team_number", "thread_number / kTeam"),
+)
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,11 @@ class MetalKernelContext:
     pointers: tuple[KernelParameter, ...]
     pointer_count: int
     dims: tuple[tuple[str, str], ...]
+    uses_shared: bool
     uses_task: bool
+    numbers: tuple[
+        tuple[str, str], ...
+    ]  # of the thread: what a name stands for, those that are used
     lines: tuple[str, ...]
 
 
@@ -61,8 +69,10 @@ def metal_kernel_body(
         headers=tuple(sorted({"arithmetic.h", own, *lines.headers})),
         pointers=pointers,
         pointer_count=len(pointers),
-        dims=dim_arguments(program, parameters, dims),
+        dims=tuple(d for d in dim_arguments(program, parameters, dims) if d[1] in lines.names),
+        uses_shared=bool(product) or "shared" in lines.names,
         uses_task="task" in lines.names,
+        numbers=tuple((n, e) for n, e in NUMBERS if n in lines.names),
         lines=lines.text,
     )
     return KernelText(folded(render(templates_dir() / "metal", "kernel.metal.j2", kernel=context)))

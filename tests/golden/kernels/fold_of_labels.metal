@@ -95,11 +95,9 @@ inline void run_k00_product_block_fold(constant k00_product_block_fold_args& arg
     }
     LUMIGEN_UNROLL
     for (int block = 0; block < Tile::kRowBlocks; ++block) {
-      const int m = m0 + own_row + 8 * block;
       const float row5 = state0.at[block];
       LUMIGEN_UNROLL
       for (int part = 0; part < Fragment<Tile, 64>::kParts; ++part) {
-        const int k1 = k_begin + own_column + column_of(part);
         const float score2 = element(scores, block, part);
         set_element(scores, block, part,
             exp2(fma(score2, 1.442695f, ((row5 < -3.4028235e+38f) ? 0.0f : row5) * -1.0f * 1.442695f)));

@@ -5,9 +5,10 @@
 
 namespace LUMIGEN_NS {
 
-inline void run_k00_simt(constant k00_simt_args& args, threadgroup char* shared, uint group_number, int thread_number) {
+inline void run_k00_simt(constant k00_simt_args& args, threadgroup char*, uint group_number, int thread_number) {
   constexpr int kTeam = 32, kTeams = 1;  // threads that share a row, and how many rows at a time
-  const int team_rank = thread_number % kTeam, team_number = thread_number / kTeam;
+  const int team_rank = thread_number % kTeam;
+  const int team_number = thread_number / kTeam;
   device const float* const x = args.x;
   device const float* const y = args.y;
   device float* const out = args.out;

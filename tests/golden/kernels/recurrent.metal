@@ -6,9 +6,10 @@
 
 namespace LUMIGEN_NS {
 
-inline void run_k01_simt(constant k01_simt_args& args, threadgroup char* shared, uint group_number, int thread_number) {
+inline void run_k01_simt(constant k01_simt_args& args, threadgroup char*, uint group_number, int thread_number) {
   constexpr int kTeam = 16, kTeams = 2;  // threads that share a row, and how many rows at a time
-  const int team_rank = thread_number % kTeam, team_number = thread_number / kTeam;
+  const int team_rank = thread_number % kTeam;
+  const int team_number = thread_number / kTeam;
   device const float* const x0 = args.x0;
   device const float* const x = args.x;
   device float* const out = args.out;

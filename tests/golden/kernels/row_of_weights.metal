@@ -5,10 +5,11 @@
 
 namespace LUMIGEN_NS {
 
-inline void run_k00_product_simt(constant k00_product_simt_args& args, threadgroup char* shared, uint group_number,
+inline void run_k00_product_simt(constant k00_product_simt_args& args, threadgroup char*, uint group_number,
     int thread_number) {
   constexpr int kTeam = 32, kTeams = 2;  // threads that share a row, and how many rows at a time
-  const int team_rank = thread_number % kTeam, team_number = thread_number / kTeam;
+  const int team_rank = thread_number % kTeam;
+  const int team_number = thread_number / kTeam;
   device const float* const x = args.x;
   device const float* const w_weight = args.w_weight;
   device const float* const b_weight = args.b_weight;

@@ -6,10 +6,9 @@
 
 namespace LUMIGEN_NS {
 
-inline void run_k00_groups_groups(constant k00_groups_groups_args& args, threadgroup char* shared, uint group_number,
-    int thread_number) {
+inline void run_k00_groups_groups(constant k00_groups_groups_args& args, threadgroup char*, uint, int thread_number) {
   constexpr int kTeam = 1, kTeams = 256;  // threads that share a row, and how many rows at a time
-  const int team_rank = thread_number % kTeam, team_number = thread_number / kTeam;
+  const int team_number = thread_number / kTeam;
   device const int64_t* const ids = args.ids;
   device int64_t* const out = args.out;
   const int rows = static_cast<int>(args.rows);

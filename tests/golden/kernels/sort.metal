@@ -6,13 +6,12 @@
 
 namespace LUMIGEN_NS {
 
-inline void run_k00_order_order(constant k00_order_order_args& args, threadgroup char* shared, uint group_number,
+inline void run_k00_order_order(constant k00_order_order_args& args, threadgroup char*, uint group_number,
     int thread_number) {
   constexpr int kTeam = 1, kTeams = 256;  // threads that share a row, and how many rows at a time
-  const int team_rank = thread_number % kTeam, team_number = thread_number / kTeam;
+  const int team_number = thread_number / kTeam;
   device const float* const x = args.x;
   device int64_t* const out = args.out;
-  const int rows = static_cast<int>(args.rows);
   const int task = static_cast<int>(group_number);
   const int i0 = task;
   for (int own_place = team_number; own_place < 40; own_place += kTeams) {

@@ -8,7 +8,8 @@ namespace LUMIGEN_NS {
 inline void run_k01_softmax_simt(constant k01_softmax_simt_args& args, threadgroup char* shared, uint group_number,
     int thread_number) {
   constexpr int kTeam = 32, kTeams = 1;  // threads that share a row, and how many rows at a time
-  const int team_rank = thread_number % kTeam, team_number = thread_number / kTeam;
+  const int team_rank = thread_number % kTeam;
+  const int team_number = thread_number / kTeam;
   device const float* const parts0 = args.parts0;
   device const float* const parts2 = args.parts2;
   device const float* const parts1 = args.parts1;

@@ -89,11 +89,9 @@ inline void run_k00_product_cascade(constant k00_product_cascade_args& args, thr
     }
     LUMIGEN_UNROLL
     for (int block = 0; block < Tile::kRowBlocks; ++block) {
-      const int m = m0 + own_row + 8 * block;
       const float row5 = state0.at[block];
       LUMIGEN_UNROLL
       for (int part = 0; part < Fragment<Tile, 32>::kParts; ++part) {
-        const int k1 = k_begin + own_column + column_of(part);
         const float score1 = element(scores, block, part);
         const float v1 = row5 * 0.125f;
         set_element(scores, block, part,
