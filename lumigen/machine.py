@@ -266,7 +266,7 @@ class ProductTile(NamedTuple):
 
 
 class FewTile(NamedTuple):
-    """Few rows, and columns that the warps of a block make in registers (`few`): `depth` at a time, so many of them `ahead`."""
+    """Few rows, and columns that warps make in registers (`few`): `depth` at a time, `ahead` times as much is read."""
 
     rows: int
     columns: int

@@ -144,8 +144,8 @@ def find_products(
 ) -> Products | None:
     """The contractions of a store that have one tile together, or None; with `one_row` they may have a row only.
 
-    With `statistics` their rows may read reductions of a row, where columns are weights. Columns of one row need not lie in
-    panels where none are `packed`.
+    With `statistics` their rows may read reductions of a row, where columns are weights. Columns of one row need not
+    lie in panels where none are `packed`.
     """
     factors = product_factors if packed else scored_factors
     found = [r for r in kernel_reductions([store.value]) if factors(r, one_row=one_row)]

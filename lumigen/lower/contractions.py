@@ -175,7 +175,8 @@ def is_product_of_one_row(
     factors: tuple[Expr, ...],
     free: tuple[Axis, ...],
     bound: tuple[Axis, ...],
-    one_row: bool | OneRow = True,
+    *,
+    one_row: bool | OneRow,
 ) -> bool:
     """Whether a sum over `bound` of the product is a vector times weights: read as they are, or made."""
     if len(factors) != 2 or not set(bound) <= free_axes(factors[0]) & free_axes(factors[1]):
@@ -274,7 +275,7 @@ def product_factors(r: Reduce, *, one_row: bool | OneRow = False) -> tuple[Expr,
     factors, free = _factors(r), tuple(free_axes(r))
     if is_contraction(factors, free, r.axes):
         return factors[0], factors[1]
-    of_one_row = one_row and is_product_of_one_row(factors, free, r.axes, one_row)
+    of_one_row = one_row and is_product_of_one_row(factors, free, r.axes, one_row=one_row)
     return (factors[0], factors[1]) if of_one_row else None
 
 

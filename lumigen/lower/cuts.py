@@ -149,7 +149,9 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
     axes, bound, factors = g.own_axes(n), g.bound_axes(n), g.factors(n)
     values, storing = tuple(value for _, value in factors), skeletons.storing
     contracts = is_contraction(values, axes, bound)
-    contracts |= skeletons.one_row and is_product_of_one_row(values, axes, bound, skeletons.one_row)
+    contracts |= bool(skeletons.one_row) and is_product_of_one_row(
+        values, axes, bound, one_row=skeletons.one_row
+    )
     contracts = contracts and _reduces(g, n)
     for node, value in factors:
         if node.op in SOURCES or node in g.cut:

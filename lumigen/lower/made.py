@@ -1,8 +1,8 @@
 """made: columns of a product that threads make of fewer bytes, in the registers of which matrix instructions read them.
 
 They are made of few reads (`streamed`). Where they are small integers times what neighbours share, as the quants of a
-block and its scale, the integers are exact in 16 bits, and the sum of a span of them is multiplied once. Any other value is
-rounded. Facts of an operand; they decide nothing.
+block and its scale, the integers are exact in 16 bits, and what all of a column share multiplies its sum. Any other
+value is rounded. Facts of an operand; they decide nothing.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from lumigen.lower.streamed import is_of_few_bytes
 from lumigen.ops import Op
 from lumigen.region import Expr, Prim, free_axes, indices_of, prim, substitute, walk
 
-DEPTH = 16  # of a matrix instruction for numbers of 16 bits
-SPANS = (128, 64, 32, DEPTH)  # that a thread has of a column at a time, the longest first
+VECTORS = (8, 4, 2, 1)  # that may share a number, the most first
 
 
 @dataclass(frozen=True)
@@ -39,12 +38,12 @@ class MadeColumns:
     @staticmethod
     def of(value: Expr, major: Axis, k: Axis, lanes: int, most: int) -> MadeColumns | None:
         """The operand by vectors of so many lanes, in `most` steps; None if it is of another form. Errors: none."""
-        if k.extent % DEPTH != 0 or not is_of_few_bytes(value, major, k, lanes, most):
+        if not is_of_few_bytes(value, major, k, lanes, most):
             return None
         value = named(value)
         factors = [_exact(e) for e in factors_of(value)]
         small = [e for e in factors if is_of_bytes(added(e)[0])]
-        spans = [_span(e, k) for e in factors if e not in small]
+        spans = [_span(e, k, lanes) for e in factors if e not in small]
         if len(small) != 1 or None in spans:
             return MadeColumns(major, k, value)
         scales = [e for e in factors if e not in small]
@@ -61,11 +60,12 @@ def _exact(e: Expr) -> Expr:
     return e
 
 
-def _span(e: Expr, k: Axis) -> int | None:
-    """How many neighbours along k have the same value, 0 if all do; None if fewer than an instruction multiplies."""
+def _span(e: Expr, k: Axis, lanes: int) -> int | None:
+    """How many neighbours along k have the same value, 0 if all do; None if fewer than a vector has."""
     if k not in free_axes(e):
         return 0
-    return next((n for n in SPANS if k.extent % n == 0 and _is_shared(e, k, n)), None)
+    counts = (n * lanes for n in VECTORS)
+    return next((n for n in counts if k.extent % n == 0 and _is_shared(e, k, n)), None)
 
 
 def _is_shared(e: Expr, k: Axis, count: int) -> bool:

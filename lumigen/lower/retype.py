@@ -108,12 +108,10 @@ def retype_temporaries(regions: tuple[Region, ...], dtype: DType) -> tuple[Regio
         and times[s.dst] == 1
         and (not is_statistic(s.value) or _is_image(s, dtype))
     }
-    return regions if dtype is f32 or not narrowed else _narrowed(regions, narrowed, dtype)
+    return regions if dtype is f32 or not narrowed else _narrowed(regions, narrowed)
 
 
-def _narrowed(
-    regions: tuple[Region, ...], narrowed: Mapping[Buffer, Buffer], dtype: DType
-) -> tuple[Region, ...]:
+def _narrowed(regions: tuple[Region, ...], narrowed: Mapping[Buffer, Buffer]) -> tuple[Region, ...]:
     memo: dict[Expr, Expr] = {}
 
     def visit(e: Expr) -> Expr:
@@ -138,7 +136,7 @@ def with_temporaries(region: Region, dtype: DType) -> Region:
         for b in region.reads()
         if b.role is Role.TEMP and b.dtype is f32 is not dtype
     }
-    return _narrowed((region,), narrowed, dtype)[0] if narrowed else region
+    return _narrowed((region,), narrowed)[0] if narrowed else region
 
 
 def is_statistic(value: Expr) -> bool:

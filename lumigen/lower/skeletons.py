@@ -28,9 +28,9 @@ class Skeletons:
 
     `runs_whole`: a region whose contraction is inside another reduction. `in_loops`: whether a region of one
     contraction has no other skeleton than loops over vectors, which may as well hold several. `columns`: how many of a
-    region lie side by side in a tile of products, 0 in loops over vectors. `one_row` says which
-    products of a vector are contractions too. `computes`: whether a product is to compute its operands itself: rows with statistics of each, or
-    what costs little. `makes`: whether products of few rows make columns of weights.
+    region lie side by side in a tile of products, 0 in loops over vectors. `one_row` says which products of a vector
+    are contractions too. `computes`: whether a product is to compute its operands itself: rows with statistics of
+    each, or what costs little. `makes`: whether products of few rows make columns of weights.
     """
 
     runs_whole: Callable[[Region], bool]

@@ -1,19 +1,19 @@
 """made: the text of columns that threads make in registers, where matrix instructions take them.
 
-They are three functions of a place: one brings what neighbours are made of, as memory has it; one makes them of that, in
-pairs of 16 bits; one gives what their sum is multiplied by.
+They are three functions of a place: one brings what neighbours are made of, as memory has it; one makes them of that,
+in pairs of 16 bits; one gives what they are multiplied by.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from lumigen.dtype import DType, f32
 from lumigen.emit.expression import Renderer, element_of, literal
 from lumigen.emit.lines import Lines
 from lumigen.emit.packets import Packets
 from lumigen.emit.statements import WIDENED
 from lumigen.emit.text import computed_in
-from lumigen.dtype import DType, f32
 from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, ix
 from lumigen.lower.made import MadeColumns
@@ -71,12 +71,15 @@ def _made_lines(
         one = replace(scaler, lanes=None, packets=None)
         scales = one.lines(*_used(lets, value, one), f"return {one.scalar(value).code};")
     span = str(found.span) if found.span else WHOLE
+    form = f"{spelled}, {span}, {str(_is_of(found.scale, element)).lower()}"
+    read, make, scaled = (_places(body, major, k, r) for body in (brings, makes, scales))
+    of_made, of_scaled = makes.named("reads"), scales.named("reads")
     text = r.lines(
-        f"const auto {name} = made<{spelled}, {span}, {str(_is_of(found.scale, element)).lower()}>({count(r, major.extent)}, [&]({_places(brings, major, k, r)}, auto lanes) {{",
+        f"const auto {name} = made<{form}>({count(r, major.extent)}, [&]({read}, auto lanes) {{",
         brings.indented(),
-        f"}}, [&](const auto& {makes.named('reads')}, {_places(makes, major, k, r)}) {{",
+        f"}}, [&](const auto& {of_made}, {make}) {{",
         makes.indented(),
-        f"}}, [&](const auto& {scales.named('reads')}, {_places(scales, major, k, r)}) {{",
+        f"}}, [&](const auto& {of_scaled}, {scaled}) {{",
         scales.indented(),
         "});",
     )
