@@ -18,6 +18,7 @@ def make(  # noqa: C901  # a namespace of layers
     ResNet-18 gives (batch, 1000), the detector in the shape of YOLOv8n (batch, 144, places): 64 numbers of
     boxes and 80 of classes at each of 8400 places, as its three heads leave them. ResNet-50 gives (batch, 1000); a
     block of a diffusion model's network takes (batch, 320, LATENT, LATENT) and gives half as many rows of 640 channels.
+    The decoder of its images takes (batch, 4, LATENT, LATENT) and gives images of 8 times as many rows and columns.
     """
 
     class Residual(nn.Module):
@@ -91,6 +92,33 @@ def make(  # noqa: C901  # a namespace of layers
     def unet_block():
         down = nn.Conv2d(320, 320, 3, 2, 1)
         return nn.Sequential(Denoising(320, 320), down, Denoising(320, 640), Denoising(640, 640))
+
+    class Attending(nn.Module):
+        def __init__(self, channels):
+            super().__init__()
+            self.norm = nn.GroupNorm(32, channels)
+            self.q, self.k, self.v, self.out = (nn.Conv2d(channels, channels, 1) for _ in range(4))
+            self.scale = channels**-0.5
+
+        def forward(self, x):
+            y = self.norm(x)
+            q, k, v = (m(y).flatten(2) for m in (self.q, self.k, self.v))
+            weights = (q.transpose(1, 2) @ k * self.scale).softmax(-1)
+            return x + self.out((v @ weights.transpose(1, 2)).reshape(x.shape))
+
+    def vae_decoder():
+        layers = [nn.Conv2d(4, 512, 3, 1, 1)]
+        layers += [Denoising(512, 512), Attending(512), Denoising(512, 512)]
+        inputs = 512
+        for number, outputs in enumerate((512, 512, 256, 128)):
+            layers += [Denoising(inputs, outputs), Denoising(outputs, outputs)]
+            layers.append(Denoising(outputs, outputs))
+            if number < 3:
+                enlarged = nn.Upsample(scale_factor=2, mode="nearest")
+                layers += [enlarged, nn.Conv2d(outputs, outputs, 3, 1, 1)]
+            inputs = outputs
+        layers += [nn.GroupNorm(32, 128), nn.SiLU(), nn.Conv2d(128, 3, 3, 1, 1)]
+        return nn.Sequential(*layers)
 
     class Conv(nn.Module):
         def __init__(self, inputs, outputs, size=1, stride=1):
@@ -173,7 +201,8 @@ def make(  # noqa: C901  # a namespace of layers
             return cat([cat([box(f), kind(f)], 1).flatten(2) for f, box, kind in heads], 2)
 
     nets = {"resnet18": resnet18(), "yolov8n": Detector()}
-    return nets | {"resnet50": resnet50(), "unet_block": unet_block()}
+    nets |= {"resnet50": resnet50(), "unet_block": unet_block()}
+    return nets | {"vae_decoder": vae_decoder()}
 
 
 def networks() -> dict[str, Any]:

@@ -38,6 +38,7 @@ IMAGES = {
     "resnet50": (3, SIZES["resnet18"]),
     "yolov8n": (3, SIZES["yolov8n"]),
     "unet_block": (320, LATENT),
+    "vae_decoder": (4, LATENT),
 }  # channels, height and width
 
 

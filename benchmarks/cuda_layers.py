@@ -175,6 +175,12 @@ def squeezed(f: ModuleType, x: Any, down: Any, up: Any) -> Any:
     return x * gates[:, :, None, None]
 
 
+def squeezed_last(f: ModuleType, x: Any, down: Any, up: Any) -> Any:
+    """The same of images whose channels come last."""
+    gates = f.linear(f.relu(f.linear(x.mean((1, 2)), down)), up).sigmoid()
+    return x * gates[:, None, None, :]
+
+
 def two_convolutions(f: ModuleType, x: Any, first: Any, second: Any) -> Any:
     return f.conv2d(f.relu(f.conv2d(x, first, padding=1)), second, padding=1)
 
@@ -193,6 +199,18 @@ def normed_linear(f: ModuleType, x: Any, w: Any, p: Any) -> Any:
 
 def attend(f: ModuleType, q: Any, k: Any, v: Any) -> Any:
     return f.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+
+
+def causal(f: ModuleType, q: Any, k: Any, v: Any) -> Any:
+    return f.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def scored(_: ModuleType, q: Any, k: Any, v: Any) -> Any:
+    """The same of plain ops, the scores scaled behind their product."""
+    n, heads, queries, width = q.shape
+    groups = q.reshape(n, k.shape[1], heads // k.shape[1] * queries, width)
+    scores = (groups @ k.transpose(-1, -2)).float() * width**-0.5
+    return (scores.softmax(-1).to(q.dtype) @ v).reshape(n, heads, queries, width)
 
 
 def segment_mean(_: ModuleType, i: Any, x: Any) -> Any:
@@ -332,6 +350,14 @@ ROWS: dict[str, Row] = {
     "conv_last_1x1_stride2": last(32, 56, 256, 512, 1, stride=2),
     "conv_last_dilated": last(8, 33, 256, 256, 3, padding=2, dilation=2),
     "conv_last_grouped": last(32, 28, 256, 256, 3, padding=1, groups=8),
+    "conv_last_grouped_16": last(32, 28, 256, 256, 3, padding=1, groups=16),
+    "conv_last_grouped_8": last(32, 28, 256, 256, 3, padding=1, groups=32),
+    "conv_last_grouped_4": last(32, 56, 128, 128, 3, padding=1, groups=32),
+    "conv_last_grouped_4_stride2": last(32, 56, 256, 256, 3, padding=1, stride=2, groups=64),
+    "conv_grouped_8": Row(
+        lambda f, x, w: f.conv2d(x, w, padding=1, groups=16),
+        (f16(16, 128, 28, 28), kernel(128, 8, 3, 3)),
+    ),
     "conv_last_transposed": Row(transposed, (f16(8, 32, 32, 128), kernel(128, 4, 4, 64), f16(64))),
     "conv_twice": Row(
         two_convolutions, (f16(*IMAGE), kernel(128, 64, 3, 3), kernel(64, 128, 3, 3))
@@ -340,6 +366,35 @@ ROWS: dict[str, Row] = {
         lambda f, x, w: f.max_pool2d(f.relu(f.conv2d(x, w, stride=2, padding=3)), 3, 2, 1),
         (f16(16, 3, 224, 224), kernel(64, 3, 7, 7)),
     ),
+    "conv_first_7": Row(
+        lambda f, x, w: f.conv2d(x, w, stride=2, padding=3),
+        (f16(32, 3, 224, 224), kernel(64, 3, 7, 7)),
+    ),
+    "conv_first_3": Row(
+        lambda f, x, w: f.silu(f.conv2d(x, w, stride=2, padding=1)),
+        (f16(8, 3, 640, 640), kernel(16, 3, 3, 3)),
+    ),
+    "conv_first_3_same": Row(
+        lambda f, x, w: f.relu(f.conv2d(x, w, padding=1)),
+        (f16(8, 3, 224, 224), kernel(64, 3, 3, 3)),
+    ),
+    "conv_first_last": last(32, 224, 3, 64, 7, padding=3, stride=2),
+    "conv_enlarged": Row(
+        lambda f, x, w: f.conv2d(f.interpolate(x, scale_factor=2.0), w, padding=1),
+        (f16(2, 512, 64, 64), kernel(512, 512, 3, 3)),
+    ),
+    "conv_enlarged_small": Row(
+        lambda f, x, w: f.conv2d(f.interpolate(x, scale_factor=2.0), w, padding=1),
+        (f16(8, 256, 32, 32), kernel(128, 256, 3, 3)),
+    ),
+    "conv_patches": Row(
+        lambda f, x, w: f.conv2d(x, w, stride=16).flatten(2).transpose(1, 2),
+        (f16(32, 3, 224, 224), kernel(768, 3, 16, 16)),
+    ),
+    "squeeze_excite_last": Row(
+        squeezed_last, (f16(32, 28, 28, 240), kernel(60, 240), kernel(240, 60))
+    ),
+    "squeeze_excite_small": Row(squeezed, (f16(32, 960, 7, 7), kernel(240, 960), kernel(960, 240))),
     "squeeze_excite": Row(squeezed, (f16(32, 144, 56, 56), kernel(36, 144), kernel(144, 36))),
     "images_turned": Row(lambda _, x: x.permute(0, 2, 3, 1).contiguous(), (f16(32, 256, 56, 56),)),
     "matrix_turned": Row(lambda _, x: x.transpose(0, 1).contiguous(), (f16(8192, 6144),)),
@@ -361,10 +416,32 @@ ROWS: dict[str, Row] = {
         lambda f, x, w, b: f.batch_norm(x, None, None, w, b, training=True),
         (f16(64, 256, 28, 28), f16(256), f16(256)),
     ),
+    **{
+        f"batch_norm_of_{side}": Row(
+            lambda f, x, w, b: f.batch_norm(x, None, None, w, b, training=True),
+            (f16(n, channels, side, side), f16(channels), f16(channels)),
+        )
+        for n, channels, side in ((256, 512, 14), (128, 1024, 7), (32, 64, 112))
+    },
+    "norm_of_channels_7": Row(over_channels, (f16(32, 1024, 7, 7), f16(1024), f16(1024))),
+    "norm_of_channels_14": Row(over_channels, (f16(64, 384, 14, 14), f16(384), f16(384))),
+    **{
+        f"group_norm_silu_{side}": Row(
+            lambda f, x, w, b: f.silu(f.group_norm(x, 32, w, b)),
+            (f16(n, channels, side, side), f16(channels), f16(channels)),
+        )
+        for n, channels, side in ((8, 256, 32), (2, 1280, 16), (2, 320, 64))
+    },
     "variance_of_columns": Row(lambda _, x: x.float().var(0).half(), (f16(4096, 8192),)),
     "softmax_of_columns": Row(lambda _, x: x.softmax(1), (f16(64, 1000, 256),)),
     "linear_silu_mean": Row(
         lambda f, x, w: f.silu(f.linear(x, w)).mean(1), (bf16(32, 128, 1024), weight(1024, 1024))
+    ),
+    "linear_sigmoid_mean": Row(
+        lambda f, x, w: f.linear(x, w).sigmoid().mean(-1), (bf16(8192, 1024), weight(4096, 1024))
+    ),
+    "linear_silu_softmax": Row(
+        lambda f, x, w: f.silu(f.linear(x, w)).softmax(-1), (bf16(4096, 1024), weight(1024, 1024))
     ),
     "softmax_long": Row(lambda _, x: x.softmax(-1), (bf16(512, 131072),)),
     "softmax_few": Row(lambda _, x: x.softmax(-1), (bf16(16, 1000000),)),
@@ -393,6 +470,10 @@ ROWS: dict[str, Row] = {
     "scatter_add": Row(
         lambda _, x, i, v: x.scatter_add(0, i, v),
         (f32(1 << 20), below(1 << 20, 1 << 20), f32(1 << 20)),
+    ),
+    "scatter_add_16m": Row(
+        lambda _, x, i, v: x.scatter_add(0, i, v),
+        (f32(1 << 20), below(1 << 20, 1 << 24), f32(1 << 24)),
     ),
     "segment_mean": Row(segment_mean, (below(50000, 1 << 20), f32(1 << 20, 64))),
     "graph_layer": Row(
@@ -434,6 +515,15 @@ ROWS: dict[str, Row] = {
     "product_deep": Row(
         lambda _, x, w: x @ w, (bf16(256, 262144, scale=1 / 512), bf16(262144, 64))
     ),
+    "product_deep_128": Row(
+        lambda _, x, w: x @ w, (bf16(128, 131072, scale=1 / 360), bf16(131072, 128))
+    ),
+    "product_deep_turned": Row(
+        lambda _, x, w: x.transpose(0, 1) @ w, (bf16(65536, 256, scale=1 / 256), bf16(65536, 256))
+    ),
+    "product_deep_1024": Row(
+        lambda _, x, w: x @ w, (bf16(1024, 32768, scale=1 / 181), bf16(32768, 64))
+    ),
     "product_deep_512": Row(
         lambda _, x, w: x @ w, (bf16(512, 65536, scale=1 / 256), bf16(65536, 128))
     ),
@@ -450,6 +540,8 @@ ROWS: dict[str, Row] = {
         (bf16(32, 128, 512), bf16(32, 128, 64), bf16(32, 1024, 512), bf16(32, 1024, 64)),
     ),
     "linear_attention": Row(linear_attention, (bf16(8, 16, 2048, 64),) * 3),
+    "linear_attention_128": Row(linear_attention, (bf16(4, 16, 1024, 128),) * 3),
+    "linear_attention_long": Row(linear_attention, (bf16(1, 8, 16384, 64),) * 3),
     "sums_both_ways": Row(both_ways, (f32(4096, 4096),)),
     **of_rows("qkv", projections, weight(4096, 4096), weight(1024, 4096), weight(1024, 4096)),
     **of_rows("rms_norm_linear", normed_linear, bf16(4096), weight(4096, 4096)),
@@ -460,8 +552,16 @@ ROWS: dict[str, Row] = {
     "attention_of_one_short": Row(attend, over_keys(1, 1, 1024)),
     "attention_of_one_in_batch": Row(attend, over_keys(32, 1, 4096)),
     "attention_of_eight": Row(attend, over_keys(1, 8, 16384)),
+    **{
+        f"attention_scores_{n}_{keys}": Row(scored, over_keys(n, 1, keys))
+        for n, keys in ((1, 32768), (8, 8192))
+    },
+    "attention_f32_causal": Row(causal, (f32(2, 16, 2048, 128),) * 3),
+    "attention_f32_64": Row(attend, (f32(2, 16, 2048, 64),) * 3),
     "attention_f32": Row(attend, (f32(2, 16, 2048, 128),) * 3),
     "product_f32": Row(lambda _, a, b: a @ b, (f32(4096, 4096), f32(4096, 4096))),
+    "product_f32_1024": Row(lambda _, a, b: a @ b, (f32(1024, 1024), f32(1024, 1024))),
+    "linear_f32": Row(lambda f, a, b: f.linear(a, b), (f32(2048, 1024), f32(4096, 1024))),
     "topk_8_of_256": Row(lambda _, x: x.topk(8), (f32(16384, 256),)),
     **{
         f"topk_50_of_128k_{n}": Row(lambda _, x: x.topk(50), (f32(n, 128256),))
@@ -537,7 +637,10 @@ def figures(
     sets = input_sets(row)
     wide = [x.float() if x.is_floating_point() else x for x in sets[0]]
     exact = row.outputs(functional, *wide)
-    outs = [[torch.empty_like(y) for y in row.outputs(functional, *s)] for s in sets]
+    outs = [
+        [torch.empty_like(y, memory_format=torch.contiguous_format) for y in ys]
+        for ys in (row.outputs(functional, *s) for s in sets)
+    ]
     torch.cuda.synchronize()
 
     def ours(i: int) -> Callable[[], Any]:

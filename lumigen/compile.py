@@ -135,6 +135,7 @@ def lower_model(
             states=lowered.states,
             counters=lowered.counters,
             text=traced.text,
+            formats=traced.formats,
             opening=lowered.opening,
         )
     at.trail.note(2, lambda: kernel_table(model))
@@ -158,7 +159,7 @@ def lowered_to(
         architectures=target.architectures,
         pick=pick,
         made=made,
-        inlines=book.inlines if book.inlined else None,
+        flips=book.flips,
     )
     for k in lowered.kernels:
         verify_region(k.region, k.name)

@@ -54,6 +54,7 @@ def compilation_key(
         str(embed),
         str(arrays is None),
         traced.text.identity() if traced.text else "",
+        repr(traced.formats),
     )
     texts = (*facts, *ranges, *names, *unread, show_entries(traced.entries))
     return key_of(texts, arrays)

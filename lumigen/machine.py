@@ -55,15 +55,18 @@ class Storing:
     expansion: int  # an expanding factor is at least so many times larger than what it is made of or made into
     few_reads: int  # of a value that costs hardly more than what it is made of
     few_steps: int  # the same
+    integers: bool  # whether products of weights of 8 bits have kernels that add up integers
     unpacked: int  # steps in which a product makes floats of weights of fewer bytes, at most; 0: it never does
     after: int  # terms of a sum that each element of a product computes for itself; 0: a row does, any number
     row: int  # the longest row of accumulators, and of an inner operand, that stays on the chip
     row_of_weights: int  # the same where one side is weights, which stream past while the other stays in the caches
     row_of_fold: int  # the same of a fold around a product that needs no place for its scores
+    bytes: bool  # whether products of a fold make floats of small integers as they bring them in: these are not stored
     panels: bool  # whether weights lie in panels, and a fold around products of them is planned for that
     steps: (
         Steps | None
     )  # with which repeated values are weighed; none where no figures say that it pays
+    waits: bool = False  # whether a sum of what memory holds computes costly maps while it waits
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,7 @@ class Vectors:
     divided: int  # points of a factor of a reduced axis: fewer leave lanes of a loop over it idle
     written: int  # points of a short factor that conditions ask for: up to so many are written out
     scanned: int  # of a row that is scanned one element after the other; longer ones by vectors
+    integers: bool  # whether they store floats as integers, and make floats of sums of integers
     pieces: int  # points of an axis that a kernel may have a store for each of; 0: none
     doubles: bool = False  # whether lanes have numbers of f64 beside those of f32
 
@@ -114,8 +118,10 @@ class CopiedRuns:
 
     itemsize: int  # bytes of an element that is multiplied as memory has it
     bytes: int  # of the shortest run that is copied; others are a multiple
+    vector: int  # bytes that a thread moves at once where neighbours lie side by side
     scattered: int  # times as long as to copy an operand does it take to gather its elements
     across: int  # the same of a map whose neighbours store neighbours, and read none
+    again: int  # times that such a map reads an input, from which on a copy of it pays
 
 
 @dataclass(frozen=True)
@@ -242,6 +248,7 @@ class Processor(Machine):
     """A processor, by its instruction set."""
 
     pairs: bool  # whether an instruction multiplies pairs of bf16
+    quads: bool  # whether an instruction multiplies four of them and adds up the products
     threads: int  # of a large machine, all of which should have something to do
     tiles: ThreadTiles
 
@@ -276,6 +283,20 @@ class FewTile(NamedTuple):
     blocks: int  # of a multiprocessor at one time
 
 
+class PartsApart(NamedTuple):
+    """Parts of a product's depth as a batch, for tiles of so many `rows` and `columns`, that a launch after it adds up.
+
+    A part has at least so much of the `depth`, in whole steps, and operands have `worth` times as many bytes as parts
+    store and read.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+    step: int
+    worth: int
+
+
 @dataclass(frozen=True)
 class ProductTiles:
     """Tiles of products, and what they take; times are in products of a multiprocessor."""
@@ -292,6 +313,7 @@ class ProductTiles:
     fewest: int  # rows of them at least: loops read the columns of fewer as fast
     narrow: int  # columns that a small tile has of a matrix with any number of rows
     stored: int  # neighbours of a row that one thread stores
+    line: int  # bytes of memory that move together
     most_parts: int
     long_part: int  # of depth: parts of more than this are divided further
     least_steps: int  # of a part: it should fill its ring
@@ -301,6 +323,7 @@ class ProductTiles:
     alone: float  # of the time of a full round that blocks take which have more of a multiprocessor to themselves
     beginning: float  # while a block begins and ends
     added: float  # of an element that another part has, too
+    apart: PartsApart | None = None  # where a product has hardly any tiles, and a long depth
 
 
 class StreamTile(NamedTuple):
@@ -336,6 +359,8 @@ class StreamTiles:
     steps_to_split: int  # of a fold that takes several times as long as the launch of the merge
     least_parts: int
     most_parts: int  # since the merge takes a result from all of them in turn
+    alone: int  # f32: of so many multiprocessors a block is alone
+    most_alone: int  # products that it has then at most
 
 
 @dataclass(frozen=True)

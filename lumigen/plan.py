@@ -165,6 +165,11 @@ class KernelPlan:
             yield from loop.body
 
     @property
+    def begins_with_product(self) -> bool:
+        """Whether its blocks have tiles of a product, and go on from there."""
+        return isinstance(self.root[-1].body[0], Product)
+
+    @property
     def stores(self) -> tuple[Store, ...]:
         """What its root stores."""
         return tuple(s for s in self.steps() if isinstance(s, Store))

@@ -25,6 +25,8 @@ ALIGNMENT = 64  # bytes; of the arena and of every slot in it
 # How weights lie in panels: a format, which files hold and the kernels of every instruction set read. A vector of
 # AVX-512 has so many columns, and a tile of AMX so many rows of that depth.
 PANEL, PAIRED_ROWS, PAIRED_DEPTH = 16, 16, 32
+PAIR, QUAD = 2, 4  # k that lie side by side: of bf16, of integers of 8 bits
+SIDE_BY_SIDE = {1: "", PAIR: " pairs", QUAD: " quads"}
 # How many threads share the tasks of a launch. What a launch works out may follow from it; what kernels store does not.
 THREADS = Dim("threads()", 1, 1 << 16, typical=4)
 
@@ -72,6 +74,15 @@ class WeightInfo:
 
 
 @dataclass(frozen=True)
+class FormatInfo:
+    """A weight that is read as fields, called `weight.field`: its format, and how many numbers it stands for."""
+
+    weight: str
+    kind: str
+    count: int
+
+
+@dataclass(frozen=True)
 class StateInfo:
     """A state, as each context keeps it."""
 
@@ -84,6 +95,11 @@ class StateInfo:
         return _count(self.shape) * self.dtype.itemsize
 
 
+def whole_depth(k: int, side: int) -> int:
+    """k, and the zeros after it where several lie side by side: a row of a tile of a matrix unit is 16 such groups."""
+    return -(-k // (PAIRED_ROWS * side)) * PAIRED_ROWS * side if side > 1 else k
+
+
 @dataclass(frozen=True)
 class Panels:
     """Panels of `width` columns: out[n // width][k][n % width] = w[base + n * n_stride + k * k_stride].
@@ -91,7 +107,8 @@ class Panels:
     Columns past n are zero. `base` and strides count elements of the weight as the file holds it;
     a base other than 0 packs a part of it, such as one layer of a stack.
 
-    In `pairs` two k lie side by side, out[n // width][k // 2][n % width][k % 2], and zeros follow k up to `depth`.
+    With a `side` of 2 or 4 so many k lie side by side, out[n // width][k // side][n % width][k % side], and zeros
+    follow k up to `depth`.
     """
 
     n: int
@@ -100,12 +117,12 @@ class Panels:
     k_stride: int
     width: int = PANEL
     base: int = 0
-    pairs: bool = False
+    side: int = 1
 
     @property
     def depth(self) -> int:
         """k, and the zeros after it."""
-        return -(-self.k // PAIRED_DEPTH) * PAIRED_DEPTH if self.pairs else self.k
+        return whole_depth(self.k, self.side)
 
     @property
     def elements(self) -> int:
@@ -483,6 +500,7 @@ class CompiledModel:
         None  # makes the weights that its outputs are called as, when a model is opened
     )
     text: TextProgram | None = None  # an application that continues texts
+    formats: tuple[FormatInfo, ...] = ()  # of weights that are read as fields
 
     @property
     def every_program(self) -> tuple[Program, ...]:

@@ -32,6 +32,7 @@ from lumigen.index import ix
 from lumigen.model_weights import check_weights
 from lumigen.ops import Op
 from lumigen.printer import amount
+from lumigen.program import FormatInfo
 from lumigen.weights import Weights, named_array
 from lumigen.weights.formats import ARRAYS, Blocks, Packed, Plane, planes_of
 
@@ -333,7 +334,9 @@ def over_fields(traced: Traced, chosen: Mapping[str, Packed]) -> Traced:
     """The model, its chosen weights computed from their fields."""
     entries = tuple((e, _over_fields(g, chosen)) for e, g in traced.entries)
     specs = (_specs(w.name, chosen[w.name]) if w.name in chosen else [w] for w in traced.weights)
-    return replace(traced, entries=entries, weights=tuple(chain.from_iterable(specs)))
+    weights = tuple(chain.from_iterable(specs))
+    formats = tuple(FormatInfo(n, p.kind, math.prod(p.shape)) for n, p in chosen.items())
+    return replace(traced, entries=entries, weights=weights, formats=formats)
 
 
 def _specs(name: str, packed: Packed) -> list[WeightSpec]:

@@ -17,7 +17,7 @@ class Target:
     device_type: int  # DLPack's, of memory that callers may pass besides the host's; 1: none
     features: Mapping[str, str]  # what a variant's guard may ask for, as entry code asks it
     isas: tuple[str, ...]  # instruction sets that kernels are compiled for, the least first
-    bf16_isas: tuple[str, ...]  # those wanted only where a kernel multiplies bf16
+    isas_of: Mapping[str, tuple[str, ...]]  # those wanted only where a kernel multiplies this dtype
     skeletons: Mapping[str, str]  # how a kernel works, by the word in its name
     template_folders: tuple[
         Path, ...

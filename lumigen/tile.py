@@ -170,8 +170,8 @@ class Operand:
     """A matrix operand as memory holds it: element (major, k) is at `base + major * stride + k * k_stride`.
 
     `major` counts rows of A or columns of B. Strides None: no such strides exist, `value` is evaluated per element.
-    `panels`: B lies packed in panels of 16 columns, `stride` elements from one panel to the next; in `pairs` two k lie
-    side by side, as program.Panels has it. Elements of f16 and bf16 are widened as they are read.
+    `panels`: B lies packed in panels of 16 columns, `stride` elements from one panel to the next; `side` k lie side by
+    side, as program.Panels has it. Elements of f16 and bf16 are widened as they are read.
     """
 
     source: Buffer | None
@@ -180,7 +180,7 @@ class Operand:
     k_stride: Ix | None
     value: Expr | None
     panels: bool = False
-    pairs: bool = False
+    side: int = 1
 
 
 @dataclass(frozen=True)

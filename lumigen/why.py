@@ -69,9 +69,8 @@ def why(
         raise BadArgument(op="show", name="--why", value=kernel, expected=f"one of {names}")
     prepared = prepare([*made.graphs.values()][-1])
     device = TARGETS[target.name].device
-    inlines = made.schedules.inlines if made.schedules.inlined else None
     codes = target.architectures
-    cut = CutUp.of(prepared.entries, device, dtype, codes, prepared.made, inlines)
+    cut = CutUp.of(prepared.entries, device, dtype, codes, prepared.made, made.schedules.flips)
     kernels: dict[Region, str] = {}
     for k in made.lowered.kernels:
         if k.of is not None:

@@ -83,7 +83,7 @@ void pack(char* packed, const char* source, const Panels& p) {
     return item;
   };
   T* out = reinterpret_cast<T*>(packed);
-  const int64_t side = p.pairs ? 2 : 1, depth = p.pairs ? (p.k + 31) / 32 * 32 : p.k;
+  const int64_t side = p.side, whole = 16 * side, depth = side > 1 ? (p.k + whole - 1) / whole * whole : p.k;
   for (int64_t first = 0; first < p.n; first += p.width)
     for (int64_t k = 0; k < depth; k += side)
       for (int64_t n = first; n < first + p.width; ++n)

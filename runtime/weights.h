@@ -13,11 +13,11 @@
 namespace LUMIGEN_NS {
 
 // Panels of `width` columns: packed[n / width][k][n % width] = w[base + n * n_stride + k * k_stride], columns
-// past n zero. `base` and strides count elements. In pairs two k lie side by side, packed[n / width][k / 2]
-// [n % width][k % 2], and zeros follow k up to a multiple of 32.
+// past n zero. `base` and strides count elements. With a `side` of 2 or 4 so many k lie side by side,
+// packed[n / width][k / side][n % width][k % side], and zeros follow k up to a multiple of 16 of them.
 struct Panels {
   int64_t n, k, n_stride, k_stride, width, base;
-  bool pairs;
+  int32_t side;
 };
 
 // A row of the model's table of weights.

@@ -532,6 +532,16 @@ row(
     ),
     spec(N, M, dtype=i64, range=(0, 8)),
 )
+
+
+def _used_often(x: Any) -> Any:
+    """Each step names its value several times: spelled in full, the last would be of 4^20 terms."""
+    for _ in range(20):
+        x = lg.maximum(x * 0.9, x * 0.5 + x.relu() * 0.3)
+    return x
+
+
+row("rows_used_often", lambda x, i: _used_often(x)[i], (9, M), spec(N, dtype=i64, range=(-9, 8)))
 row("cast_ids", lambda x: F.embedding((x * 3).to(i64), weight("w", 7, 5)), (N, M))
 row("gather_bool", lambda x, i: x[i], spec(8, M, dtype=boolean), spec(N, dtype=i64, range=(-8, 7)))
 row("groups", lambda x: F.group_norm(x, 2), (2, 4, 24, 70))

@@ -18,6 +18,7 @@ from lumigen import nn
 from lumigen.compile import lower_model
 from lumigen.interp.graph import evaluate
 from lumigen.target import parse_target
+from lumigen.targets.cuda.device import CUDA
 from lumigen.targets.cuda.speller import device_kernel_body
 from lumigen.tile import When
 
@@ -75,6 +76,15 @@ def test_maps_in_a_row_are_one_launch(name: str, rng: np.random.Generator) -> No
     assert found == KERNELS[name]
     for rows in (1, 37):
         every_variant_agrees(graph, model, {ROWS: rows}, rng, f"{name} at {rows}")
+
+
+def test_what_a_space_has_are_plans() -> None:
+    """One nest has no loops for stores over axes of their own: such a region runs as grids alone."""
+    for case in MAPS.values():
+        for kernel in lowered(case)[1].kernels:
+            assert kernel.of is not None
+            for found in CUDA.space(kernel.of):
+                CUDA.realise(found)  # raises where a plan does not verify
 
 
 def test_a_vector_whose_lanes_are_on_one_side_chooses_once() -> None:

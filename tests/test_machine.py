@@ -85,7 +85,10 @@ KEPT = {
         "PART": "bytes packed at a time while a project is written",
     },
     "lower/algebra.py": {"MOST_TERMS": "time of compilation: a longer polynomial is one atom"},
-    "lower/gathered.py": {"VECTOR": "bytes of the longest copy and load, on every GPU"},
+    "lower/gathered.py": {
+        "VECTOR": "bytes of the longest copy and load, on every GPU",
+        "PIECES": "bytes of the copies of gathered operands, and their half",
+    },
     "lower/arena.py": {
         "MOVES": "time of compilation",
         "WORSE": "of a search for places in memory, in shares of it",
@@ -341,7 +344,7 @@ def test_what_no_plan_asks_for_is_read_by_a_target(name: str) -> None:
 def test_targets_name_their_machines() -> None:
     row = TARGETS["cpu"].target
     assert row.isas == tuple(m.name for m in MACHINES)
-    assert row.bf16_isas == ("avx512_bf16", "amx")
+    assert row.isas_of == {"bf16": ("avx512_bf16", "amx"), "i8": ("avx512_vnni", "amx")}
     assert {SM_80.name, SM_90A.name} <= set(TARGETS["cuda"].target.architectures)
 
 

@@ -83,7 +83,7 @@ def test_one_row_of_bf16_is_multiplied_by_vectors_and_many_by_a_matrix_unit():
         [s for x in p.launches for s in kernels[x.kernel].statements() if isinstance(s, Mma)]
         for p in model.programs
     )
-    assert all(s.b.pairs for s in (*many, *one))
+    assert all(s.b.side == 2 for s in (*many, *one))
     assert {s.element for s in one} == {lg.f32}
     assert {s.element for s in many} == {lg.bf16}
     source = fast_lane.source(model)

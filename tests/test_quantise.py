@@ -15,6 +15,7 @@ from tiles import run_entry
 import lumigen as lg
 from lumigen import fast_lane, nn
 from lumigen.compile import lower_model
+from lumigen.emit.text_program import weights_line
 from lumigen.errors import BadArgument, BadWeightsFile, UnknownWeight
 from lumigen.interp.graph import evaluate
 from lumigen.quantise import Format, bits_of, encoded, format_of, quantised
@@ -250,6 +251,19 @@ def test_blocks_of_a_file_stay_blocks(tmp_path: Path, name: str) -> None:
     expected = evaluate(tied().entries[0][1], inputs, {n: opened[n] for n in opened})
     for field, y in evaluate(found.traced.entries[0][1], inputs, read).items():
         np.testing.assert_allclose(y, expected[field], rtol=0, atol=1e-5 * np.abs(y).max())
+
+
+@pytest.mark.parametrize("form", ["Q8_0", "Q4_K"])
+def test_a_tied_head_shares_the_bytes(tmp_path: Path, form: str) -> None:
+    """The table lies in memory once, as the file has it: rows of it are gathered, and scores are products with it."""
+    found = quantised(tied(), stored(tmp_path, form), None)
+    model = lower_model(found.traced, {}).model
+    held = [s for s in model.weights if s.weight.name.startswith("table.")]
+    assert len(held) == len({s.weight.name for s in held})
+    assert all(s.layout is None and not s.weight.made for s in held)
+    bits = found.packed["table.weight"].bits
+    assert sum(s.bytes for s in held) == bits // 8
+    assert f"2 in {form}" in weights_line(model)
 
 
 @pytest.mark.parametrize(

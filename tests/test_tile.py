@@ -412,7 +412,7 @@ BROKEN: dict[str, tuple[Any, str]] = {
         "tile was packed as bf16 and is multiplied as f32",
     ),
     "pairs of another type": (
-        program(PACK_X, replace(GRAM, b=replace(GRAM.b, panels=True, pairs=True)), scratch=(TILE,)),
+        program(PACK_X, replace(GRAM, b=replace(GRAM.b, panels=True, side=2)), scratch=(TILE,)),
         "pairs that are multiplied as f32",
     ),
     "rows that do not fit": (

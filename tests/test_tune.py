@@ -31,15 +31,17 @@ from lumigen.search.asked import asked_for
 from lumigen.search.book import Book, Found, book_of, key_of, text_of
 from lumigen.search.choice import Choice, beginnings, candidate_of, near
 from lumigen.search.climb import GAIN, Climb, Space
+from lumigen.search.crew import Crew
 from lumigen.search.export import exported
 from lumigen.search.features import ROOFLINE
 from lumigen.search.jobs import Timed
 from lumigen.search.measured import MeasuredRow
 from lumigen.search.models import Search, model_of
+from lumigen.search.process import Worker
 from lumigen.search.rank import Measured
 from lumigen.search.samples import samples_of
 from lumigen.search.trial import Trials
-from lumigen.search.tune import Terms, tune
+from lumigen.search.tune import News, Terms, tune
 from lumigen.target import HOST, parse_target
 from lumigen.targets.cpu.device import CPU
 from lumigen.targets.cuda import measuring
@@ -259,7 +261,7 @@ OVERRUN, HANG = "for (char* p = scratch;; p += 4096) *p = 1;", 'for (;;) asm vol
 def trials_of(model: LoweredModel, workers: int = 1) -> Trials:
     kernels = {k.name: k for k in model.kernels}
     samples = {p.entry: samples_of(p, kernels, 1 << 20) for p in model.programs}
-    return Trials(HOST, host.MEASURING, samples, 1, workers=workers)
+    return Trials(HOST, host.MEASURING, samples, 1, crew=Crew(workers))
 
 
 def exponentials() -> LoweredModel:
@@ -294,6 +296,7 @@ def test_a_worker_that_dies_loses_nothing() -> None:
         assert good is not None
         assert trials.begin(good) is not None
         dying = trials.crew[0]
+        assert isinstance(dying, Worker)
         assert dying.process is not None
         dying.process.kill()
         dying.told = ("no target", "1", "False", "0")  # and it does not begin again
@@ -327,6 +330,23 @@ def test_a_search_gives_a_book_of_what_is_faster(tmp_path: Path, monkeypatch: An
     assert again.keys() <= found.book.found.keys(), "what was found is measured again"
 
 
+@pytest.mark.slow
+def test_a_search_that_is_killed_loses_no_measurement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LUMIGEN_CACHE", str(tmp_path))
+
+    def killed(_: News) -> None:
+        raise KeyboardInterrupt
+
+    entries = entries_of(lambda x: x.softmax(-1), x=lg.spec(256, 10))
+    with pytest.raises(KeyboardInterrupt):
+        tune(entries, HOST, host.MEASURING, f32, Terms(30.0, 2), killed)
+    (region,) = regions_of(entries)
+    machine = winners.machine_of(host.MEASURING, 2, cold=False)
+    assert measured.of_region(machine, key_of(region))
+
+
 SMALL = """
 import lumigen as lg
 
@@ -356,6 +376,9 @@ def test_the_command_searches_with_several_workers(
     [
         ([], "the model cannot be left out"),
         (["--html", "page.html", "--export", "all.json"], "--html"),
+        (["--seed", "3", "--export", "all.json"], "[tune] --seed"),
+        (["model.py", "--seed", "-1"], "[tune] seed"),
+        (["model.py", "--time", "0s"], "[tune] time"),
         (["model.py", "--workers", "4096"], "workers"),
     ],
 )

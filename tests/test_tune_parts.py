@@ -17,10 +17,11 @@ from test_tune import entries_of
 import lumigen as lg
 from lumigen.compile import lower_model
 from lumigen.dtype import bf16, f32
-from lumigen.errors import BuildFailed
+from lumigen.errors import BuildFailed, VerifyFailed
 from lumigen.fast_lane import compiled
 from lumigen.frontend import Traced
 from lumigen.lower.assemble import LoweredModel, assemble
+from lumigen.lower.devices import Device
 from lumigen.lower.retype import retype
 from lumigen.plan import Illegal
 from lumigen.progress import Stages
@@ -244,3 +245,17 @@ def test_a_trial_on_a_gpu_launches_every_kernel(
         again = trials.run(job)
         assert again is not None
         assert not again.wrong
+
+
+def test_a_plan_that_does_not_verify_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise VerifyFailed(after="plan_region", what="a store stands outside loops")
+
+    (region, *_) = {k.of: None for k in model_of().kernels if k.of is not None}
+    space = Space(CUDA, (), (), [])
+    first = space.first(region)
+    monkeypatch.setattr(Device, "realise", broken)
+    found = space.realised(first, region)
+    assert found == Illegal(
+        "[plan_region] the result does not verify: a store stands outside loops."
+    )

@@ -21,6 +21,7 @@ from lumigen.target import HOST
 from lumigen.targets.cpu.device import CPU
 from lumigen.why import lower_model, why
 
+ROOT = Path(__file__).parent.parent
 KERNEL = "k05_product_cascade"
 
 
@@ -66,3 +67,11 @@ def test_it_says_what_a_region_could_run_as_and_what_was_measured() -> None:
 def test_there_has_to_be_such_a_kernel() -> None:
     with pytest.raises(BadArgument, match="--why cannot be k99"):
         why(traced(), "k99", HOST, f32)
+
+
+def test_the_page_shows_what_is_printed() -> None:
+    page = (ROOT / "docs" / "searching.md").read_text(encoding="utf-8")
+    begin = "$ lumigen show examples/digits/model.py --why k02_probs_simt\n"
+    shown = page.partition(begin)[2].partition("```")[0]
+    digits = lg.load_model_file(ROOT / "examples" / "digits" / "model.py")
+    assert f"{why(digits.trace(), 'k02_probs_simt', HOST, f32)}\n" == shown

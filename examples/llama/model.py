@@ -84,7 +84,7 @@ SUPPORTED = {
     "attention_multiplier": (),
     "logits_scaling": (1,),
 }
-CACHES = {"f32": lg.f32, "bf16": lg.bf16, "f16": lg.f16}
+CACHES = {"f32": lg.f32, "bf16": lg.bf16, "f16": lg.f16, "q8": lg.i8}
 
 
 def read_config(weights, length):
@@ -204,6 +204,51 @@ class Norm(nn.Module):
         return functional.rms_norm(x, (self.width,), weight, self.eps)
 
 
+class Cache:
+    """Keys or values of each position, (heads, rows, features); in a ring where there are fewer rows than positions.
+
+    In i8 the greatest number of a row is 127, and its scale is kept beside it.
+    """
+
+    def __init__(self, name, shape, dtype, length, window):
+        self.rows, self.window = shape[-2], window
+        self.is_ring, self.is_scaled = self.rows < length, dtype is lg.i8
+
+        def state(name, features, dtype):
+            form = (*shape[:-1], features)
+            ring = {"window": window} if self.is_ring else {}
+            return (nn.RingCache if self.is_ring else nn.State)(name, form, dtype, **ring)
+
+        self.numbers = state(name, shape[-1], dtype)
+        if self.is_scaled:
+            self.scales = state(f"{name}.scales", 1, lg.f32)
+
+    def write(self, x, position):
+        """Put x (heads, n, features) at the position of the first of them."""
+        if self.is_scaled:
+            scales = x.abs().amax(-1, keepdim=True) / 127
+            self._put(self.scales, scales, position)
+            x = (x / scales.clamp(min=1e-30) + 0.5).floor()
+        self._put(self.numbers, x, position)
+
+    def _put(self, state, x, position):
+        if self.is_ring:
+            state.write(x, position)
+        else:
+            state[:, position : position + x.shape[1]] = x
+
+    def scaled(self, x):
+        """x (.., rows) times the scale of each row: where numbers are small integers, products of these come first."""
+        return x * self.scales.squeeze(-1).unsqueeze(1).unsqueeze(1) if self.is_scaled else x
+
+    def seen(self, position, n):
+        """(n, rows): what the queries at `position` and after it see."""
+        if self.is_ring:
+            return self.numbers.seen(position, n)
+        behind = (lg.arange(n) + position).unsqueeze(-1) - lg.arange(self.rows)
+        return (behind >= 0) & (behind < self.window) if self.window else behind >= 0
+
+
 class Attention(nn.Module):
     def __init__(self, config, layer, chunk):
         hidden, family, length = config["hidden_size"], config["family"], config["length"]
@@ -231,13 +276,11 @@ class Attention(nn.Module):
         if family.has_head_norms:
             self.q_norm, self.k_norm = Norm(self.width, config), Norm(self.width, config)
         # a window needs no more rows than it sees, and those that a chunk adds before its first token looks back
-        rows = self.window + chunk - 1 if self.window else length
-        self.is_ring = rows < length
+        rows = min(self.window + chunk - 1 if self.window else length, length)
+        shape = (self.groups, rows, self.width)
         self.keys, self.values = (
-            nn.RingCache(name, (self.groups, rows, self.width), config["cache"], window=self.window)
-            if self.is_ring
-            else nn.State(name, (self.groups, length, self.width), config["cache"])
-            for name in (f"layers.{layer}.self_attn.{part}" for part in ("keys", "values"))
+            Cache(f"layers.{layer}.self_attn.{part}", shape, config["cache"], length, self.window)
+            for part in ("keys", "values")
         )
 
     def projected(self, x):
@@ -264,22 +307,14 @@ class Attention(nn.Module):
         q, k, v = self.projected(x)
         q = self.rotated(self.q_norm(q), positions)
         k = self.rotated(self.k_norm(k), positions)
-        if self.is_ring:
-            self.keys.write(k, position)
-            self.values.write(v, position)
-            seen = self.keys.seen(position, n)
-        else:
-            self.keys[:, position : position + n] = k
-            self.values[:, position : position + n] = v
-            behind = positions.unsqueeze(-1) - lg.arange(self.length)
-            seen = behind >= 0
-            if self.window:
-                seen = seen & (behind < self.window)
+        self.keys.write(k, position)
+        self.values.write(v, position)
+        seen = self.keys.seen(position, n)
         q = q.unflatten(0, (self.groups, -1))  # (groups, heads of a group, sequence, head_dim)
-        scores = q @ self.keys.float().unsqueeze(1).transpose(-1, -2) * self.scale
-        scores = capped(scores, self.cap)
-        weights = scores.masked_fill(~seen, float("-inf")).softmax(-1)
-        read = (weights @ self.values.float().unsqueeze(1)).flatten(0, 1)
+        scores = q @ self.keys.numbers.float().unsqueeze(1).transpose(-1, -2) * self.scale
+        scores = capped(self.keys.scaled(scores), self.cap)
+        weights = self.values.scaled(scores.masked_fill(~seen, float("-inf")).softmax(-1))
+        read = (weights @ self.values.numbers.float().unsqueeze(1)).flatten(0, 1)
         return self.o_proj(read.transpose(0, 1).flatten(1))
 
 
@@ -442,13 +477,13 @@ def build(
     weights,
     length: int = 0,
     prefill: int = 64,
-    cache: Literal["f32", "bf16", "f16"] = "f32",
+    cache: Literal["f32", "bf16", "f16", "q8"] = "f32",
     *,
     program: bool = True,
 ):
     """A text has up to `length` tokens (0: as many as the checkpoint was made for); `prefill` come at a time.
 
-    `cache` is the type of the keys and values that are kept: f32, bf16 or f16.
+    `cache` is the type of the keys and values that are kept: f32, bf16, f16, or q8 for bytes with a scale for each row.
     Where the checkpoint has a tokenizer a program comes with the model, unless `program` is false.
     """
     config = read_config(weights, length)

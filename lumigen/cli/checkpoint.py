@@ -1,18 +1,29 @@
-"""What `lumigen compile --explain` says of a checkpoint: which way it is compiled, and what is in it."""
+"""What `lumigen compile --explain` says of a checkpoint and of an exported program: what is in it, and all problems."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 
 from lumigen.cli.options import Dims, Settings
 from lumigen.cli.terminal import result, result_json, table
 from lumigen.errors import ProblemsInModel, printable
-from lumigen.importers.hugging_face import explained
+from lumigen.importers import hugging_face, torch
+from lumigen.importers.listing import Listing
 
 
 def say_of_checkpoint(directory: str, settings: Settings, dims: Dims, *, as_json: bool) -> None:
-    """The way, the entries and the operators; ProblemsInModel where something cannot be compiled."""
-    found = explained(directory, dict(settings), dict(dims))
+    """The way that a checkpoint takes, and what it has."""
+    _say(directory, hugging_face.explained(directory, dict(settings), dict(dims)), as_json=as_json)
+
+
+def say_of_program(file: str, dims: Dims, *, trust: bool, as_json: bool) -> None:
+    """What an archive of torch.export has."""
+    _say(file, torch.explained(Path(file), dict(dims), trust=trust), as_json=as_json)
+
+
+def _say(path: str, found: Listing, *, as_json: bool) -> None:
+    """The entries and the operators; ProblemsInModel where something cannot be compiled."""
     if as_json:
         result_json(asdict(found))
     else:
@@ -27,4 +38,4 @@ def say_of_checkpoint(directory: str, settings: Settings, dims: Dims, *, as_json
         ]
         result("\n".join(lines).rstrip())
     if found.problems:
-        raise ProblemsInModel(file=directory, count=len(found.problems))
+        raise ProblemsInModel(file=path, count=len(found.problems))

@@ -13,7 +13,7 @@ from lumigen.algebra.egraph import is_here
 from lumigen.algebra.numerics import Numerics
 from lumigen.algebra.variants import bounded
 from lumigen.cli import start
-from lumigen.cli.checkpoint import say_of_checkpoint
+from lumigen.cli.checkpoint import say_of_checkpoint, say_of_program
 from lumigen.cli.onnx_model import say_explained
 from lumigen.cli.options import (
     Dims,
@@ -128,7 +128,7 @@ def new(name: str, as_json: bool) -> None:
 @click.option(
     "--explain",
     is_flag=True,
-    help="List what is in an ONNX model or a checkpoint, and all problems; build nothing.",
+    help="List what is in an imported model, and all problems; build nothing.",
 )
 @click.option(
     "--check",
@@ -167,8 +167,7 @@ def compile_command(
     _check_options(dtype, weights, explain=explain, check=check)
     _check_quantised(weights_dtype, check=check)
     if explain:
-        tell = say_of_checkpoint if is_checkpoint(model_file) else say_explained
-        tell(model_file, settings, dims, as_json=as_json)
+        _explain(model_file, settings, dims, trust=trust, as_json=as_json)
         return
     parse_target(target)
     if output == "":
@@ -236,6 +235,18 @@ def _say_notes(summary: Summary, weights: str) -> None:
         names = ", ".join(map(printable, summary.unused[:MAX_UNUSED]))
         names += f" and {more} more" if more > 0 else ""
         say(f"note: tensors of {weights} that the model does not read: {names}")
+
+
+def _explain(
+    model_file: str, settings: Settings, dims: Dims, *, trust: bool, as_json: bool
+) -> None:
+    """Say what is in a model that is imported, and all that cannot be compiled."""
+    if is_checkpoint(model_file):
+        say_of_checkpoint(model_file, settings, dims, as_json=as_json)
+    elif Path(model_file).suffix == ".pt2":
+        say_of_program(model_file, dims, trust=trust, as_json=as_json)
+    else:
+        say_explained(model_file, settings, dims, as_json=as_json)
 
 
 def _check_quantised(weights_dtype: str | None, *, check: bool) -> None:

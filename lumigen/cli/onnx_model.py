@@ -15,10 +15,8 @@ from lumigen.printer.amount import size
 def say_explained(model_file: str, settings: Settings, dims: Dims, *, as_json: bool) -> None:
     """The operators of a model, and what of it cannot be compiled; ProblemsInModel where there is some."""
     if not is_onnx(model_file):
-        value, expected = (
-            f"of {model_file}",
-            "it with an ONNX model, or with a directory of Hugging Face",
-        )
+        value = f"of {model_file}"
+        expected = "it with an ONNX model, a .pt2, or a directory of Hugging Face"
         raise BadArgument(op="compile", name="--explain", value=value, expected=expected)
     found = explained(model_file, dict(dims), input_values(settings))
     if as_json:

@@ -45,20 +45,23 @@ class Assignment(click.ParamType[tuple[str, str]]):
         return name, text
 
 
-class DimOption(click.ParamType[tuple[str, int | tuple[int, int]]]):
-    """`batch=1..64` or `batch=4`."""
+class DimOption(click.ParamType[tuple[str, "int | tuple[int, int] | str"]]):
+    """`batch=1..64`, `batch=4`, or `batch=rows` where another size is the same."""
 
     name = "dim=least..greatest"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, int | tuple[int, int]]:
+    ) -> tuple[str, int | tuple[int, int] | str]:
         if isinstance(value, tuple):
             return value  # pyright: ignore[reportUnknownVariableType]  # click converts defaults twice
         name, _, text = str(value).rpartition("=")
         low, dots, high = text.partition("..")
+        if name and (text[:1].isalpha() or text[:1] == "_"):
+            return name, text
         if not name or not low.isdecimal() or bool(dots) != high.isdecimal():
-            self.fail(f"{value!r} is not of the form dim=1..64 or dim=4.", param, ctx)
+            expected = "dim=1..64, dim=4, or dim=other where two sizes are one"
+            self.fail(f"{value!r} is not of the form {expected}.", param, ctx)
         return name, (int(low), int(high)) if dots else int(low)
 
 
@@ -148,7 +151,7 @@ def _traced(function: F, *, required: bool) -> F:
             multiple=True,
             type=DimOption(),
             metavar="NAME=1..64",
-            help="A size of an imported model: its least and its greatest, or one number.",
+            help="A size of an imported model: its least and its greatest, one number, or another size that it equals.",
         ),
         click.option(
             "--trust", is_flag=True, help="Read a .pt2, which can run any code that is in it."
@@ -213,7 +216,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print result
 
 
 Settings = tuple[tuple[str, str], ...]
-Dims = tuple[tuple[str, int | tuple[int, int]], ...]
+Dims = tuple[tuple[str, int | tuple[int, int] | str], ...]
 
 
 class Loaded(NamedTuple):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
+from click.core import ParameterSource
 
+from lumigen.algebra.numerics import Numerics
 from lumigen.cli.options import (
     Dims,
     Duration,
@@ -26,8 +29,26 @@ from lumigen.progress import Stages
 from lumigen.quantise import quantised
 from lumigen.search.asked import asked_for
 from lumigen.search.book import text_of
+from lumigen.search.crew import Crew
 from lumigen.search.export import exported
 from lumigen.target import parse_target
+
+OF_EXPORT = ("model_file", "target", "file", "quiet", "as_json")  # what --export alone asks for
+DIGITS = 6  # of a count of workers
+
+
+class CrewOption(click.ParamType[Crew]):
+    """`2` or `ray://HOST:PORT`."""
+
+    name = "count|ray://host:port"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Crew:
+        text = str(value)
+        if text == "ray" or text.startswith("ray://"):
+            return Crew(address=text)
+        if not text.isdecimal() or len(text) > DIGITS or int(text) == 0:
+            self.fail(f"{value!r} is neither a count nor ray://HOST:PORT.", param, ctx)
+        return Crew(int(text))
 
 
 @click.command(epilog=example("tune model.py --time 2m --html search.html"))
@@ -51,11 +72,17 @@ from lumigen.target import parse_target
 )
 @click.option(
     "--workers",
-    metavar="COUNT",
-    type=click.IntRange(1),
-    default=1,
+    "crew",
+    type=CrewOption(),
+    default="1",
     show_default=True,
-    help="How many processes measure at the same time, on a GPU each.",
+    help="How many processes measure at the same time, on a GPU each; or the cluster of Ray that does.",
+)
+@click.option(
+    "--numerics",
+    type=click.Choice([n.value for n in Numerics]),
+    help="Which equal programs may be chosen: of the same bits (strict), of other roundings (default), or equal as "
+    "real numbers (fast).",
 )
 @click.option(
     "--html",
@@ -82,7 +109,8 @@ def tune(
     seconds: float,
     seed: int | None,
     cold: bool,
-    workers: int,
+    crew: Crew,
+    numerics: str | None,
     html: str | None,
     file: Path | None,
     quiet: bool,
@@ -92,11 +120,13 @@ def tune(
 
     What is found is remembered: `compile --tune` takes it without a search of its own.
     """
-    _check(model_file, html, file)
+    _check(click.get_current_context(), model_file, html, file)
     said: dict[str, object] = {}
     if model_file is not None:
         row = parse_target(target)
-        asked = asked_for(row, seconds, None, seed, cold=cold, workers=workers)
+        asked = asked_for(
+            row, seconds, None, seed, cold=cold, crew=crew, numerics=numerics, op="tune"
+        )
         with progress(quiet=quiet) as listener:
             stages = Stages(listener)
             with stages.stage("trace"):
@@ -118,13 +148,21 @@ def tune(
     result_json(said) if as_json else result("\n".join(_lines(said)))
 
 
-def _check(model_file: str | None, html: str | None, file: Path | None) -> None:
+def _check(
+    asked: click.Context, model_file: str | None, html: str | None, file: Path | None
+) -> None:
     if model_file is None and file is None:
         expected = "a model to search, or --export"
         raise BadArgument(op="tune", name="the model", value="left out", expected=expected)
-    if model_file is None and html is not None:
-        expected = "it with a model, whose search it shows"
-        raise BadArgument(op="tune", name="--html", value=html, expected=expected)
+    told = [
+        max(p.opts, key=len)
+        for p in asked.command.params
+        if p.name not in OF_EXPORT
+        and asked.get_parameter_source(p.name or "") is ParameterSource.COMMANDLINE
+    ]
+    if model_file is None and told:
+        value, expected = "given without a model", "it with one: it is of a search"
+        raise BadArgument(op="tune", name=told[0], value=value, expected=expected)
     if (
         html is not None and not Path(html).parent.is_dir()
     ):  # before the search, which is not done again

@@ -403,6 +403,8 @@ class TextContext:
     chunk: int
     length: int
     needs_weights: bool  # in a file
+    weights: str  # types, bits and bytes, in a line for a person
+    states: str  # bytes
     tokens: int
     ends: tuple[int, ...]
     sources: tuple[str, ...]

@@ -48,7 +48,7 @@ from lumigen.index import (
 )
 from lumigen.intrinsics import INTRINSICS
 from lumigen.lower.phases import in_phases
-from lumigen.lower.scope import address, integers_read, is_per_lane
+from lumigen.lower.scope import address, adds_integers, integers_read, is_per_lane
 from lumigen.lower.small_integers import added, is_of_bytes
 from lumigen.ops import Op
 from lumigen.region import (
@@ -101,6 +101,7 @@ class Renderer:
     wraps: bool = True  # signed integers do, which C++ leaves undefined and a switch defines
     place: str = WIDE  # the type in which places are computed
     widens: bool = False  # dims and axes, which are of a narrower type
+    integers: bool = False  # there are vectors of integers
     early: bool = False  # what conditions that are data choose is read before they are known
     uses: Uses = field(default_factory=Uses)  # what is spelled in a statement adds to them
 
@@ -186,7 +187,7 @@ class Renderer:
     def scalar(self, e: Expr) -> Text:
         again = shared(e)
         if again:
-            return self._with_names(e, again)
+            return self._with_names(e, again, lanes=None)
         if isinstance(e, Const):
             return Text(literal(e.value, e.dtype))
         if isinstance(e, Local):
@@ -219,16 +220,18 @@ class Renderer:
             return self._scalar_intrinsic(e)
         raise LoweringFailed(step="emit", what=f"no scalar form of {type(e).__name__}")
 
-    def _with_names(self, e: Expr, again: list[Expr]) -> Text:
+    def _with_names(self, e: Expr, again: list[Expr], lanes: Axis | None) -> Text:
         """The value of a function called in its place, which first computes what it uses more than once."""
         inside = replace(self, named=self.named + len(again))
         names: dict[Expr, Expr] = {}
         lines: list[str] = []
         for number, x in enumerate(again, self.named):
-            name, value = f"common{number}", inside.scalar(map_expr(x, names)).code
-            lines.append(f"const {computed_in(x.dtype)} {name} = {value};")
+            name, over = f"common{number}", lanes is not None and lanes in free_axes(x)
+            value = (inside.vector if over else inside.scalar)(map_expr(x, names)).code
+            kind = "auto" if over else computed_in(x.dtype)
+            lines.append(f"const {kind} {name} = {value};")
             names[x] = local(name, free_axes(x), x.dtype)
-        result = inside.scalar(map_expr(e, names)).code
+        result = (inside.scalar if lanes is None else inside.vector)(map_expr(e, names)).code
         return Text(f"[&] {{ {' '.join(lines)} return {result}; }}()")
 
     def _wrapping_sum(self, e: Ix) -> str:
@@ -329,6 +332,9 @@ class Renderer:
         early = self._early(e)
         if early is not None:
             return early
+        again = shared(e)
+        if again and not is_per_lane(e, self.lanes):
+            return self._with_names(e, again, self.lanes)
         if isinstance(e, Choose) and self._is_shared(e):
             if is_of_bytes(e):
                 sides = f"{self.vector(e.then).code}, {self.vector(e.otherwise).code}"
@@ -340,8 +346,7 @@ class Renderer:
         if guarded is not None:
             return guarded
         if is_per_lane(e, self.lanes, self.dtypes):
-            build = "build_doubles" if e.dtype is f64 else "build_lanes"
-            return Text(f"{build}({self._lane_by_lane(e)})")
+            return self._per_lane(e)
         if isinstance(e, Read):
             return self._load(e, suffix(e.source.dtype))
         if isinstance(e, Choose):
@@ -353,6 +358,55 @@ class Renderer:
         if isinstance(e, Intrinsic):
             return self._intrinsic(e)
         raise LoweringFailed(step="emit", what=f"no vector form of {type(e).__name__}")
+
+    def _per_lane(self, e: Expr) -> Text:
+        """What has no vector form of floats: sums of integers, or else each lane by itself."""
+        if (whole := self._whole_lanes(e)) is not None:
+            return Text(f"to_float({whole.code})")
+        build = "build_doubles" if e.dtype is f64 else "build_lanes"
+        return Text(f"{build}({self._lane_by_lane(e)})")
+
+    def _whole_lanes(self, e: Expr) -> Text | None:
+        """The integers of which a cast makes floats, where vectors add them up; those of a load it widens itself."""
+        if not self.integers or self.lanes is None or not isinstance(e, Prim):
+            return None
+        if e.op is not Op.CONTIGUOUS or e.dtype is not f32 or integers_read(e) is not None:
+            return None
+        return self.whole(e.args[0]) if adds_integers(e.args[0], self.lanes) else None
+
+    def whole(self, e: Expr) -> Text:
+        """Integers of 32 bits over lanes, as an IVec."""
+        if self.lanes is None or self.lanes not in free_axes(e):
+            return Text(f"splat_int(static_cast<int32_t>({self.scalar(e).code}))")
+        if isinstance(e, Read):
+            return self._load_whole(e.source, e.at)
+        if isinstance(e, Index):
+            terms = [self._whole_term(atoms, factor) for atoms, factor in e.value.terms]
+            terms += [f"splat_int({e.value.const})"] if e.value.const else []
+            return Text(" + ".join(terms), SUM if len(terms) > 1 else PRODUCT)
+        assert isinstance(e, Prim)
+        a, b = map(self.whole, e.args)
+        if e.op is Op.ADD:
+            return Text(f"{a.code} + {b.code}", SUM)
+        return Text(f"{a.within(PRODUCT)} * {b.within(TIGHT)}", PRODUCT)
+
+    def _whole_term(self, atoms: tuple[Atom, ...], factor: int) -> str:
+        """A product of an integer of memory with what is the same in all lanes."""
+        varying = [a for a in atoms if self.lanes in of_atom(a).axes]
+        same = ix(factor)
+        for a in atoms:
+            same = same if a in varying else same * of_atom(a)
+        shared = f"splat_int(static_cast<int32_t>({self.index(same)}))"
+        if not varying:
+            return shared
+        (one,) = varying
+        assert isinstance(one, Lookup)
+        assert isinstance(one.source, Buffer)
+        loaded = self._load_whole(one.source, one.at).code
+        return loaded if same == 1 else f"{loaded} * {shared}"
+
+    def _load_whole(self, source: Buffer, at: tuple[Ix, ...]) -> Text:
+        return Text(f"load_int({self.pointer(source, address(source, at))}, {self.use('lanes')})")
 
     def _is_shared(self, e: Choose) -> bool:
         """Whether all lanes choose the same side."""

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from lumigen.emit.contract import NUMPY_NAMES, signature
 from lumigen.emit.launches import source_places
 from lumigen.program import (
+    SIDE_BY_SIDE,
     CompiledModel,
     Group,
     KernelSource,
@@ -138,8 +139,8 @@ def packing(stored: Stored) -> str:
         return ""
     strides = f"n_stride={p.n_stride} k_stride={p.k_stride}"
     base = f" base={p.base}" if p.base else ""
-    pairs = " pairs" if p.pairs else ""
-    return f"{weight_text(stored)} panels n={p.n} k={p.k} {strides} width={p.width}{base}{pairs}"
+    side = SIDE_BY_SIDE[p.side]
+    return f"{weight_text(stored)} panels n={p.n} k={p.k} {strides} width={p.width}{base}{side}"
 
 
 def weight_text(stored: Stored) -> str:

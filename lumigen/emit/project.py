@@ -12,7 +12,7 @@ from dataclasses import replace
 from math import prod
 from pathlib import Path, PurePosixPath
 
-from lumigen.dtype import bf16, i32
+from lumigen.dtype import i32
 from lumigen.emit import manifest
 from lumigen.emit.contexts import (
     FieldContext,
@@ -224,10 +224,11 @@ def model_context(
 
 
 def instruction_sets(model: CompiledModel) -> tuple[str, ...]:
-    """What kernels are compiled for, the least first; those of bf16 only where a kernel multiplies it."""
+    """What kernels are compiled for, the least first; those of some dtypes only where a kernel multiplies these."""
     target = model.target
-    wanted = any(k.computes is bf16 for k in model.kernels)
-    return tuple(name for name in target.isas if wanted or name not in target.bf16_isas)
+    wanted = {name for k in model.kernels for name in target.isas_of.get(k.computes.name, ())}
+    special = {name for names in target.isas_of.values() for name in names}
+    return tuple(name for name in target.isas if name in wanted or name not in special)
 
 
 def packed_name(stored: Stored, weights: tuple[Stored, ...]) -> str:
@@ -295,7 +296,7 @@ def _weight(stored: Stored, model: CompiledModel) -> WeightContext:
         else ", ".join(
             (
                 *map(integer, (p.n, p.k, p.n_stride, p.k_stride, p.width, p.base)),
-                "true" if p.pairs else "false",
+                str(p.side),
             )
         ),
         row=", ".join(row),

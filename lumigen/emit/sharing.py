@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from lumigen.lower.scope import count_uses, is_safe
 from lumigen.memo import remembered
-from lumigen.region import Choose, Expr, Holds, Index, Prim, Read, children, walk
+from lumigen.region import Choose, Expr, Holds, Index, Intrinsic, Prim, Read, children, walk
 
 READABLE = 100  # nodes of an expression; shorter ones are spelled as they are
 
@@ -33,7 +33,7 @@ def shared(e: Expr) -> list[Expr]:
         leaves = (y for y in walk([x]) if isinstance(y, Read | Index | Holds))
         return x in sure or all(y in sure or is_safe(y) for y in leaves)
 
-    values = (x for x in walk([e]) if isinstance(x, Prim | Choose) and uses[x] > 1)
+    values = (x for x in walk([e]) if isinstance(x, Prim | Choose | Intrinsic) and uses[x] > 1)
     return [x for x in values if can_stand_ahead(x)]
 
 

@@ -19,7 +19,7 @@ from lumigen.emit.lines import Lines, joined, used
 from lumigen.emit.packets import Packets
 from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, Ix, Lookup, ix
-from lumigen.lower.scope import address
+from lumigen.lower.scope import address, floats_of
 from lumigen.ops import Op
 from lumigen.region import Expr, Local, Monoid, Prim, Read, free_axes, index, prim
 from lumigen.tile import (
@@ -61,6 +61,7 @@ class Dialect:
     together: int  # elements that a thread may have on their way from memory
     dtypes: frozenset[DType] = FLOATS  # of the numbers that lanes have
     fused: bool = False  # a sum over lanes takes a product in with one step
+    integers: bool = False  # there are vectors of integers
     sums: int = (
         0  # lanes of which a thread has a sum of its own for each; of more it has fewer; 0: of any
     )
@@ -130,6 +131,7 @@ class Statements:
             packets=self.packets,
             wraps=wraps,
             place=self.place,
+            integers=self.dialect.integers,
             early=early,
         )
 
@@ -418,12 +420,23 @@ class Statements:
                 step="emit", what=f"a store to {s.dst} that is not affine in {s.lanes}"
             )
         where = r.pointer(s.dst, at)
+        if s.dst.dtype.is_int:
+            return self._store_whole(s, where, factor, r)
         if factor == 1:
             value, lanes = r.vector(s.value).code, r.moved(s.dst, at)
             return f"store{suffix(s.dst.dtype)}({where}, {value}, {lanes});"
         store = f"store_strided{suffix(s.dst.dtype)}"
         value, lanes = r.vector(s.value).code, r.use("lanes")
         return f"{store}({where}, {r.index(factor)}, {value}, {lanes});"
+
+    def _store_whole(self, s: StoreTile, where: str, factor: Ix, r: Renderer) -> str:
+        """Floats as integers, or integers that vectors have added up."""
+        floats, lanes = floats_of(s.value, s.dst.dtype, integers=True), r.use("lanes")
+        kind = s.dst.dtype.ctype
+        value = f"to_whole<{kind}>({r.vector(floats).code})" if floats else r.whole(s.value).code
+        if factor == 1:
+            return f"store_int({where}, {value}, {lanes});"
+        return f"store_strided_int({where}, {r.index(factor)}, {value}, {lanes});"
 
 
 def _folded_run(s: For) -> Accumulate | None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 from lumigen.application import TextEntry, TextProgram
 from lumigen.dtype import DType
 from lumigen.emit.contexts import TextContext, TextEntryContext
 from lumigen.emit.contract import signature
 from lumigen.errors import BadArgument
+from lumigen.printer import amount
 from lumigen.program import CompiledModel, Port
 from lumigen.resources import runtime_dir
 from lumigen.tokenizer.shipped import shipped
@@ -31,10 +34,31 @@ def text_context(model: CompiledModel, text: TextProgram, *, embeds: bool) -> Te
         chunk=text.chunk,
         length=text.length,
         needs_weights=bool(model.weights) and not embeds,
+        weights=weights_line(model),
+        states=amount.size(sum(s.bytes for s in model.states)),
         tokens=len(text.tokenizer.tokens),
         ends=text.ends,
         sources=tuple(f"{FOLDER}/{name}" for name in text_files() if name.endswith(".cpp")),
     )
+
+
+def weights_line(model: CompiledModel) -> str:
+    """How many numbers the weights of a model are, in how many bits and bytes, and the types of their tensors."""
+    formats = {f.weight: f for f in model.formats}
+    read = {s.weight.name: s.weight for s in model.read}
+    kinds: dict[str, set[str]] = {}
+    bits = count = 0
+    for name, w in read.items():
+        of = formats.get(name.rpartition(".")[0])
+        bits += math.prod(w.shape) * w.dtype.bits
+        count += math.prod(w.shape) if of is None else 0
+        kinds.setdefault(w.dtype.name if of is None else of.kind, set()).add(
+            name if of is None else of.weight
+        )
+    count += sum(f.count for f in formats.values())
+    types = ", ".join(f"{len(tensors)} in {kind}" for kind, tensors in kinds.items())
+    each = bits / max(count, 1)
+    return f"{amount.number(count)} of {each:.2f} bits, {amount.size(bits // 8)}; tensors: {types or 'none'}"
 
 
 def text_files() -> dict[str, str]:

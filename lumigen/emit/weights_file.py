@@ -66,7 +66,7 @@ class PackedWeights:
 def pack(weight: Array, layout: Panels) -> Array:
     """The panels of a weight, as `pack_panels` of the runtime has them: flat, of (n / width, k, width).
 
-    In pairs of (n / width, depth / 2, width, 2).
+    With several k side by side of (n / width, depth / side, width, side).
     """
     return np.concatenate(list(_panels(weight, layout)))
 
@@ -76,7 +76,7 @@ def _panels(weight: Array, layout: Panels) -> Iterator[Array]:
     flat = weight.reshape(-1)
     strides = (layout.n_stride * flat.itemsize, layout.k_stride * flat.itemsize)
     rows = as_strided(flat[layout.base :], (layout.n, layout.k), strides, writeable=False)
-    side = 2 if layout.pairs else 1
+    side = layout.side
     step = layout.width * max(1, PART // (layout.width * layout.depth * flat.itemsize))
     for first in range(0, layout.n, step):
         some = rows[first : first + step]

@@ -130,10 +130,11 @@ def angle(input: Tensor) -> Tensor:
 
 
 def expm1(input: Tensor) -> Tensor:
-    """exp(x) - 1, accurate near 0, where it is 2 t / (1 - t) with t = tanh(x / 2)."""
+    """exp(x) - 1, accurate near 0, where it is its series: x + x^2/2! + x^3/3! + ..."""
     x = floats(input)
-    t = (x * 0.5).tanh()
-    return where(x.abs() < 1, 2 * t / (1 - t), x.exp() - 1)
+    terms = 17 if x.dtype is f64 else 9  # what is left out at 0.7 is a fifth of the last digit
+    near = x * _polynomial(x, [1 / math.factorial(k + 1) for k in range(terms)])
+    return where(x.abs() < 0.7, near, x.exp() - 1)
 
 
 def log1p(input: Tensor) -> Tensor:

@@ -28,6 +28,7 @@ from lumigen.graph import Graph, tensor_of
 from lumigen.index import Dim, product
 from lumigen.names import entry_symbols, model_symbols, model_taken_by
 from lumigen.ops import Op
+from lumigen.program import FormatInfo
 from lumigen.weights import Array, Weights, check_named
 
 RETURNS = ("RETURN_VALUE", "RETURN_CONST")  # the instructions that end a function
@@ -64,6 +65,7 @@ class Traced:
     weights: tuple[WeightSpec, ...]
     states: tuple[StateSpec, ...] = ()
     text: TextProgram | None = None
+    formats: tuple[FormatInfo, ...] = ()  # of the weights that are read as fields
 
 
 @dataclass(frozen=True)

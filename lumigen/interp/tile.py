@@ -112,7 +112,8 @@ def run_in(
     """
     for task in order(tasks):
         scratch = {
-            b.name: np.full(_count(b, numbers), np.nan, b.dtype.numpy) for b in program.scratch
+            b.name: np.full(_count(b, numbers), _nothing(b.dtype), b.dtype.numpy)
+            for b in program.scratch
         }
         _Task({**memory, **scratch}, numbers, {**numbers, program.task: task}).run(program.body)
 
@@ -446,10 +447,9 @@ class _Task:
         assert s.b.source is not None
         assert s.b.stride is not None
         base, stride = self.number(s.b.base), self.number(s.b.stride)
-        if s.b.pairs:
-            at = base + n // PANEL * stride + (k // 2 * PANEL + n % PANEL) * 2 + k % 2
-        elif s.b.panels:
-            at = base + n // PANEL * stride + k * PANEL + n % PANEL
+        side = s.b.side
+        if s.b.panels:
+            at = base + n // PANEL * stride + (k // side * PANEL + n % PANEL) * side + k % side
         else:
             assert s.b.k_stride is not None
             at = base + n * stride + k * self.number(s.b.k_stride)
@@ -457,8 +457,11 @@ class _Task:
         target = self.inside(s.acc, first + n)
         with np.errstate(all="ignore"):
             b = _widened(self.flat(s.b.source, at))
-            is_rounded = np.array_equal(_widened(_rounded(b, s.element)), b, equal_nan=True)
-            assert is_rounded, f"{s.b.source} was not rounded to {s.element}"
+            if s.element.is_int:
+                a, b = a.astype(np.int64), b.astype(np.int64)
+            else:
+                is_rounded = np.array_equal(_widened(_rounded(b, s.element)), b, equal_nan=True)
+                assert is_rounded, f"{s.b.source} was not rounded to {s.element}"
             out = _widened(a) @ b
             if self.number(s.accumulate):
                 out = out + _widened(self.memory[s.acc.name][target])
@@ -661,6 +664,11 @@ def _below(lo: int, count: int, hi: int) -> Array:
 def _rounded(a: Array, element: DType) -> Array:
     """An operand as products take it: those of f32 are computed in f64 here, as everything is."""
     return a if element is f32 else cast(a, element)
+
+
+def _nothing(dtype: DType) -> float:
+    """What memory holds before it is written, so that who reads it is seen."""
+    return np.nan if dtype.is_float else np.iinfo(dtype.numpy).max
 
 
 def _wide(dtype: DType) -> np.dtype[Any]:

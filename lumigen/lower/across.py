@@ -23,7 +23,7 @@ from lumigen.lower.runs import visited
 from lumigen.lower.scope import Names, Scope, kernel_reductions
 from lumigen.lower.simt import Loops, check_lanes, check_threads, dims_of, fill, inside
 from lumigen.lower.sweeps import axes_after, lane_axis, lane_kind
-from lumigen.lower.widths import dtypes_of, moved_of, width_of
+from lumigen.lower.widths import moved_of, width_of
 from lumigen.machine import Machine, Teams
 from lumigen.plan import KernelPlan, NotRealised
 from lumigen.region import Reduce, Region, free_axes
@@ -118,7 +118,7 @@ def across_of(region: Region, machine: Machine) -> Across:
         return Across(0)
     if not all(_is_of(r, lane, store.axes) for r in found):
         return Across(0)
-    if lane_kind(region.stores, lane, dtypes_of(machine.vectors), team=True) != "lanes":
+    if lane_kind(region.stores, lane, machine.vectors, team=True) != "lanes":
         return Across(0)
     points = min(max(visited(r, a) for a in r.axes) for r in found)
     after = axes_after(region.stores, machine.vectors)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from lumigen.condition import Cmp
 from lumigen.cost import Cost, computed_in, cost
-from lumigen.dtype import DType, f32
+from lumigen.dtype import DType, f32, i8
 from lumigen.errors import LoweringFailed, SourceLocation
 from lumigen.graph import Graph, tensor_of
 from lumigen.index import Dim, Ix, ix
@@ -21,6 +21,7 @@ from lumigen.lower.axes import unify_axes
 from lumigen.lower.built import Built
 from lumigen.lower.canonical import Canonical, asked_once, canonical, with_buffers
 from lumigen.lower.devices import Device, Pick, heuristic
+from lumigen.lower.flips import HEURISTIC, Flips
 from lumigen.lower.in_place import in_place
 from lumigen.lower.join import join_regions
 from lumigen.lower.join_grids import join_grids
@@ -33,7 +34,7 @@ from lumigen.lower.operand_names import (
     named_slots,
     operand_names,
 )
-from lumigen.lower.partition import Inlines, partition
+from lumigen.lower.partition import partition
 from lumigen.lower.parts import Part, take_parts
 from lumigen.lower.periodic import periodic
 from lumigen.lower.pieces_in_place import place_pieces
@@ -103,13 +104,13 @@ class LoweredKernel:
 
     @property
     def computes(self) -> DType:
-        """The type whose arithmetic bounds its speed: what a matrix instruction takes, else its widest floats."""
+        """The type whose arithmetic bounds its speed: what an instruction multiplies, else its widest floats."""
         for s in self.program.statements():
             match s:
                 case Contract(element=element) if element.bits == 16:
                     return element
-                case Mma(element=element) if element.bits == 16:
-                    return element
+                case Mma(element=element) if element is not f32:
+                    return i8 if element.is_int else element
                 case Multiply(b=tile) if tile.dtype.bits == 16:
                     return tile.dtype
                 case _:
@@ -174,14 +175,14 @@ def assemble(
     architectures: tuple[str, ...] = (),
     pick: Pick = heuristic,
     made: Graph | None = None,
-    inlines: Inlines | None = None,
+    flips: Flips = HEURISTIC,
 ) -> LoweredModel:
     """Lower every entry of a model; temporaries of f32 are stored as `dtype`.
 
     Each of `architectures` may have kernels of its own, with a guard. `pick` says which candidate a region runs as.
     `made` computes weights of the entries from the others, by their names.
     """
-    return CutUp.of(entries, device, dtype, architectures, made, inlines).lowered(pick)
+    return CutUp.of(entries, device, dtype, architectures, made, flips).lowered(pick)
 
 
 @dataclass(frozen=True)
@@ -199,11 +200,11 @@ class CutUp:
         dtype: DType,
         architectures: tuple[str, ...],
         made: Graph | None = None,
-        inlines: Inlines | None = None,
+        flips: Flips = HEURISTIC,
     ) -> CutUp:
-        """The regions of all entries, and of what weights are `made` by; `inlines` as `partition` has it."""
+        """The regions of all entries, and of what weights are `made` by; `flips` are not the heuristic's."""
         names = frozenset(name for name, _ in made.outputs) if made else frozenset[str]()
-        model = _Model(device, dtype, architectures, made=names, inlines=inlines)
+        model = _Model(device, dtype, architectures, made=names, flips=flips)
         cut = tuple((name, graph, model.prepare(graph)) for name, graph in entries)
         return CutUp(model, cut, (made, model.prepare(made)) if made else None)
 
@@ -250,7 +251,7 @@ class _Lowered:
         return (*self.plan.temps, *(t for b in self.built for t in b.temps))
 
 
-_Special = tuple[str, tuple[Cmp, ...], LoweredKernel]  # for an architecture, where conditions hold
+_Special = tuple[tuple[str, ...], tuple[Cmp, ...], LoweredKernel]  # by features and conditions
 
 
 @dataclass
@@ -297,7 +298,7 @@ class _Model:
     )
     counters: int = 0
     made: frozenset[str] = frozenset()  # the weights that are in no file
-    inlines: Inlines | None = None
+    flips: Flips = HEURISTIC
     skeletons: Skeletons = field(init=False)
     beside: Callable[[Region], bool] = field(init=False)
 
@@ -315,9 +316,10 @@ class _Model:
 
     def prepare(self, graph: Graph) -> _Prepared:
         """The regions of an entry; operands of kernels are called after those of all entries."""
-        regions = partition(graph, self.skeletons, self.inlines)
+        flips = self.flips
+        regions = partition(graph, self.skeletons, flips.inlined)
         regions = retype_temporaries(regions, self.dtype)
-        layouts = choose_layouts(regions, self.device.machine.runs)
+        layouts = choose_layouts(regions, self.device.machine.runs, flips.in_order)
         self.permuted |= layouts.packed
         regions = self.sliced(layouts.regions)
         regions = join_regions(
@@ -326,8 +328,9 @@ class _Model:
             lambda region: self.device.runs_whole(region, f32),
             self.whole,
             self.device.selects,
+            flips.apart,
         )
-        regions = join_grids(regions, self.skeletons.in_loops, self.beside, self.whole)
+        regions = join_grids(regions, self.skeletons.in_loops, self.beside, self.whole, flips.apart)
         regions = place_pieces(regions, self.skeletons.in_loops)
         labels = labels_of(graph, regions)
         forms: list[tuple[Region, Canonical, tuple[Repeat, ...]]] = []
@@ -396,9 +399,7 @@ class _Model:
                 self.kernel(b, plan, sizes, words, form.region) for b, plan, sizes in each
             )
             self.by_region[form.region] = _Lowered(candidate.plan, built, named)
-            own = self.special_kernels(candidate, words, form.region)
-            if own:
-                self.special[named[0].name] = own
+            self.special |= self.special_kernels(candidate, built, named, words, form.region)
         lowered = self.by_region[form.region]
         kernels = lowered.kernels
         actual = {names.get(new, new): old for new, old in form.binding}
@@ -417,8 +418,8 @@ class _Model:
         for kernel in kernels:
             bound = {b: actual[b] for b in kernel.program.args}
             before = tuple(
-                (Guard(conditions, (architecture,), aligned), own)
-                for architecture, conditions, own in self.special.get(kernel.name, ())
+                (Guard(conditions, features, aligned), own)
+                for features, conditions, own in self.special.get(kernel.name, ())
                 if (aligned := self.to_align(own.program, bound)) is not None
             )
             for line in region.lines:
@@ -447,14 +448,19 @@ class _Model:
         return made
 
     def special_kernels(
-        self, found: Candidate, words: Mapping[str, str], of: Region
-    ) -> tuple[_Special, ...]:
-        """For each architecture that has some, its own kernels of the same plan."""
-        return tuple(
-            (v.architecture, v.conditions, self.kernel(v.built, plan, v.sizes, words, of))
-            for v in self.device.variants(found, self.architectures)
-            for plan in found.plan.kernels
-        )
+        self,
+        found: Candidate,
+        built: tuple[Built, ...],
+        general: tuple[LoweredKernel, ...],
+        words: Mapping[str, str],
+        of: Region,
+    ) -> dict[str, tuple[_Special, ...]]:
+        """For the general kernels, by name: those of architectures, and those for dims up to some bound."""
+        out: dict[str, tuple[_Special, ...]] = {k.name: () for k in general}
+        for v in self.device.instead(found, built, self.architectures):
+            made = self.kernel(v.built, v.plan, v.sizes, words, of)
+            out[general[v.kernel].name] += ((v.features, v.conditions, made),)
+        return out
 
     def to_align(
         self, program: TileProgram, actual: dict[Buffer, Buffer]
@@ -547,10 +553,13 @@ class _Model:
         return s.kernel.name, tuple(own.name for _, own in s.before), buffers
 
     def group(self, steps: list[_Step], place: dict[str, str]) -> Group:
-        """The launches of a region: its kernels, or before them those that may run instead."""
+        """The launches of a region: its kernels, or before them those with one that may run instead of another."""
         general = tuple(self.launch(s.kernel, s, place) for s in steps)
-        before = [(guard, self.launch(own, s, place)) for s in steps for guard, own in s.before]
-        special = (Variant(guard, (launch,)) for guard, launch in before)
+        special = (
+            Variant(guard, (*general[:i], self.launch(own, s, place), *general[i + 1 :]))
+            for i, s in enumerate(steps)
+            for guard, own in s.before
+        )
         return Group((*special, Variant(Guard(), general)), steps[0].repeats if steps else ())
 
     def launch(self, kernel: LoweredKernel, s: _Step, place: dict[str, str]) -> Launch:

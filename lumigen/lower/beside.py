@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import permutations
 
-from lumigen.index import Axis
+from lumigen.index import Axis, extent_of
 from lumigen.lower.contract import (
     Columns,
     Contraction,
@@ -93,7 +93,7 @@ def find_loops_beside(
         if sizes.builder not in ("simt", "transposed"):
             return None  # blocks that do not share rows
         each.append((plan, sizes))
-    each = _of_as_few_threads(each, machine)
+    each = _of_alike_blocks(each, machine)
     alike = {
         (
             sizes.builder,
@@ -106,15 +106,18 @@ def find_loops_beside(
     return tuple(each) if len(alike) == 1 else None
 
 
-def _of_as_few_threads(
+def _of_alike_blocks(
     each: list[tuple[KernelPlan, Schedule]], machine: Gpu
 ) -> list[tuple[KernelPlan, Schedule]]:
-    """The loops with the blocks of the one that has the smallest, where teams are parts of a warp."""
+    """The loops with the blocks of the one that stores most, where teams are parts of a warp.
+
+    What else a launch stores has few blocks then; small blocks of the largest would be far too many.
+    """
     teams = [team_of(plan, sizes, machine) for plan, sizes in each if sizes.builder == "simt"]
     if len(teams) < len(each) or max(teams) > machine.teams.warp:
         return each
-    least = min(sizes["threads"] for _, sizes in each)
-    return [(plan, sizes.at("threads", least)) for plan, sizes in each]
+    _, largest = max(each, key=lambda one: extent_of(one[0].stores[0].axes).estimate())
+    return [(plan, sizes.at("threads", largest["threads"])) for plan, sizes in each]
 
 
 def _are_apart(region: Region) -> bool:

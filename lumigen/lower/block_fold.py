@@ -186,8 +186,26 @@ def _streamable(
 def runs_in_blocks(machine: StreamingGpu, region: Region, temporaries: DType) -> bool:
     """Whether a block of threads runs a contraction inside another reduction without storing it."""
     stores = unify_axes(region).stores
-    streams = find_streamable(stores, machine, temporaries) is not None
-    return streams or find_foldable(stores, machine, temporaries) is not None
+    streams = find_streamable(stores, machine, temporaries)
+    if streams is not None and not _is_alone(streams, machine):
+        return True
+    return find_foldable(stores, machine, temporaries) is not None
+
+
+def _is_alone(found: Streamable, machine: StreamingGpu) -> bool:
+    """Whether so few blocks multiply so many f32 that to store what is inside takes less, on all of a device.
+
+    Not of folds that are long enough to be split.
+    """
+    s, cascade = machine.streams, found.cascade
+    points = extent_of(cascade.fold.axes).estimate()
+    if found.element is not f32 or points >= s.steps_to_split * s.step_of_long:
+        return False
+    m, batch = (extent_of(axes).estimate() for axes in (found.m_axes, found.grid))
+    longest = max(found.sizes)
+    rows = next(t[-1].rows for most, t in s.scalar.items() if longest <= most)
+    blocks, work = -(-m // rows) * batch, min(m, rows) * points * sum(found.sizes)
+    return blocks * s.alone <= machine.multiprocessors and work >= s.most_alone
 
 
 def schedule_of_rows(plan: KernelPlan, machine: StreamingGpu) -> Schedule:

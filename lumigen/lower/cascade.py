@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from lumigen.dtype import f32
 from lumigen.index import Axis, Quotient, extent_of
-from lumigen.lower.contractions import is_plain, scored_factors
+from lumigen.lower.contractions import is_brought_in, scored_factors
 from lumigen.lower.float_states import in_floats
 from lumigen.lower.scope import kernel_reductions
 from lumigen.lower.separate import NotSeparable, separate
@@ -157,7 +157,7 @@ def _check(found: Cascade, longest: int) -> None:
         raise NotRealised("a state with rows of its own that no product adds up")
     if any(_keeps_or_drops(found.fold.carries[o.carry]) for o in found.outers):
         raise NotRealised("an outer product whose sums are kept or dropped")
-    if not all(map(is_plain, found.operands)):
+    if not all(map(is_brought_in, found.operands)):
         raise NotRealised("an operand of a fold around a product that is computed")
     deep = (p.value.axes for p in found.inners)
     lengths = [extent_of(axes).bounds()[1] for axes in (*deep, found.rows)]
@@ -278,7 +278,11 @@ def _by_index_sets(
         if parts is None or c.monoid is not Monoid.SUM or _keeps_or_drops(c):
             return None
         weights, operand = parts
-        if free_axes(operand) & {*columns} or k not in free_axes(operand) or not is_plain(operand):
+        if (
+            free_axes(operand) & {*columns}
+            or k not in free_axes(operand)
+            or not is_brought_in(operand)
+        ):
             return None
         outers.append(Outer(i, weights, operand, tuple(a for a in store.axes if a in own)))
     if not outers or len({o.rows for o in outers}) != 1:
@@ -298,7 +302,7 @@ def _inner_product(r: Reduce, store: Store, k: Axis) -> Product | None:
     factors = scored_factors(r, one_row=True)
     assert factors is not None
     columns, rows = sorted(factors, key=lambda f: k in free_axes(f))
-    if k in free_axes(columns) or not (is_plain(columns) and is_plain(rows)):
+    if k in free_axes(columns) or not (is_brought_in(columns) and is_brought_in(rows)):
         return None
     own = free_axes(columns) - free_axes(rows)
     return Product(r, rows, columns, (k,), tuple(a for a in store.axes if a in own))
@@ -326,7 +330,7 @@ def weights_and_operand(tile: Expr, rows: frozenset[Axis]) -> tuple[Expr, Expr] 
     for x, y in ((a, b), (b, a)):
         if free_axes(x) & rows:
             continue
-        if is_plain(y):
+        if is_brought_in(y):
             return x, y
         parts = weights_and_operand(y, rows)
         if parts is not None:

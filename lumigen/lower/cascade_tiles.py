@@ -19,14 +19,14 @@ from lumigen.index import Axis, Ix, ceildiv, extent_of, ix, minimum
 from lumigen.lower.bounds import chosen_in_tile, loop_bounds
 from lumigen.lower.built import Built, check
 from lumigen.lower.cascade import Cascade, Outer
-from lumigen.lower.contract import as_operand, flatten, in_tiles, whole_depth
+from lumigen.lower.contract import as_operand, flatten, in_tiles
 from lumigen.lower.contractions import multiplied_as
 from lumigen.lower.scope import Names, Scope, address
 from lumigen.lower.simt import dims_of
 from lumigen.machine import Processor
 from lumigen.ops import Op
 from lumigen.plan import KernelPlan, NotRealised, Product, corrected
-from lumigen.program import PANEL
+from lumigen.program import PAIR, PANEL, whole_depth
 from lumigen.region import (
     Buffer,
     Carried,
@@ -130,7 +130,7 @@ class _CascadeBuilder:
             for x, major in ((p.rows, self.k), (p.columns, self.n))
         )
         most = int(d.extent.bounds()[1] or 0)
-        held = most if self.element is f32 else whole_depth(most)
+        held = most if self.element is f32 else whole_depth(most, PAIR)
         which = "" if len(self.found.inners) == 1 else str(number)
         packed = _scratch(f"b_tile{which}", self.wide, held)
         return _Inner(
@@ -385,7 +385,7 @@ def _packed_size(majors: int, depth: int, element: DType) -> int:
     """Floats that rows or columns of this depth take when they are packed."""
     if element is f32:
         return majors * depth
-    return in_tiles(ix(majors)).const * whole_depth(depth)
+    return in_tiles(ix(majors)).const * whole_depth(depth, PAIR)
 
 
 def _scratch(name: str, *dims: int) -> Buffer:

@@ -13,12 +13,25 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from lumigen.condition import less
-from lumigen.dtype import bf16, f32
-from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, maximum, minimum, unravel
-from lumigen.lower.contractions import product_factors, scored_factors
+from lumigen.dtype import bf16, f32, i8, i32, u8
+from lumigen.index import (
+    Axis,
+    Dim,
+    Ix,
+    ceildiv,
+    extent_of,
+    ix,
+    lookup,
+    maximum,
+    minimum,
+    unravel,
+)
+from lumigen.lower.contractions import integer_read, product_factors, scored_factors
 from lumigen.lower.scope import (
     Scope,
     address,
+    adds_integers,
+    floats_of,
     kernel_reductions,
     lanes_fit,
 )
@@ -27,7 +40,7 @@ from lumigen.machine import Machine
 from lumigen.memo import remembered
 from lumigen.names import fresh
 from lumigen.plan import KernelPlan, Loop, NotRealised, Product
-from lumigen.program import PAIRED_DEPTH, PAIRED_ROWS, THREADS, Panels
+from lumigen.program import PAIR, PAIRED_ROWS, QUAD, THREADS, Panels
 from lumigen.program import PANEL as WIDTH
 from lumigen.region import (
     Buffer,
@@ -41,6 +54,7 @@ from lumigen.region import (
     const,
     free_axes,
     holds,
+    index,
     map_expr,
     read,
     substitute,
@@ -140,16 +154,26 @@ class Products:
 
 @remembered
 def find_products(
-    store: Store, *, one_row: bool = False, statistics: bool = False, packed: bool = True
+    store: Store,
+    *,
+    one_row: bool = False,
+    statistics: bool = False,
+    integers: bool = False,
+    packed: bool = True,
 ) -> Products | None:
     """The contractions of a store that have one tile together, or None; with `one_row` they may have a row only.
 
-    With `statistics` their rows may read reductions of a row, where columns are weights. Columns of one row need not
-    lie in panels where none are `packed`.
+    With `statistics` their rows may read reductions of a row, where columns are weights. With `integers` they may be of
+    integers of 8 bits, added up in 32, where columns are weights. Columns of one row need not lie in panels where none
+    are `packed`.
     """
     factors = product_factors if packed else scored_factors
     found = [r for r in kernel_reductions([store.value]) if factors(r, one_row=one_row)]
-    if not found or store.value.dtype is not f32 or not store.axes:
+    if not found or not store.axes or (store.value.dtype is not f32 and not integers):
+        return None
+    if any(r.dtype is not f32 for r in found) and not (
+        integers and all(map(is_of_integers, found))
+    ):
         return None
     reductions = [x for x in walk([store.value]) if isinstance(x, Reduce)]
     if any(r in walk([x.body]) for x in reductions for r in found):
@@ -169,8 +193,6 @@ def _contraction(
     """A reduction as a contraction by index sets, if it has tiles over the axes of the store."""
     factors = (product_factors if packed else scored_factors)(r, one_row=one_row)
     assert factors is not None
-    if r.dtype is not f32 or any(f.dtype is not f32 for f in factors):
-        return None
     if not free_axes(r) <= frozenset(store.axes):
         return None
     if any(a.extent != 1 for a in store.axes if a not in free_axes(r)):
@@ -186,7 +208,8 @@ def _contraction(
             m_axes = tuple(a for a in store.axes if a in only_a)
             grid = tuple(a for a in store.axes if a not in (*m_axes, *n_axes))
             contraction = Contraction(r, rows, columns, grid, m_axes, n_axes)
-            if packed and not m_axes and Columns.of(contraction).once is None:
+            in_panels = packed and (not m_axes or r.dtype is i32)
+            if in_panels and Columns.of(contraction).once is None:
                 return None  # it would take longer to pack the columns than to multiply them
             return contraction if _has_statistics_alone(contraction) else None
     return None
@@ -212,8 +235,12 @@ def _has_statistics_alone(found: Contraction) -> bool:
 def _rest_fits(store: Store, found: tuple[Contraction, ...]) -> bool:
     """Whether vectors along a row of the products can compute the epilogue."""
     n, n_map = flatten(found[0].n_axes, "n")
-    rest = map_expr(store.value, {c.reduce: const(0.0, f32) for c in found})
-    return lanes_fit([substitute(rest, n_map)], n)
+    rest = map_expr(store.value, {c.reduce: const(0, c.reduce.dtype) for c in found})
+    rest = substitute(rest, n_map)
+    if rest.dtype is i32 and store.dst.dtype is i32 and adds_integers(rest, n):
+        return True
+    floats = floats_of(rest, store.dst.dtype, integers=True)
+    return floats is not None and lanes_fit([floats], n)
 
 
 def _column_axes(store: Store, candidates: frozenset[Axis], last: Axis) -> tuple[Axis, ...]:
@@ -234,16 +261,34 @@ def flatten(axes: tuple[Axis, ...], name: str) -> tuple[Axis, dict[Axis, Ix]]:
     return joined, unravel(joined, axes)
 
 
+def element_read(e: Expr) -> tuple[Buffer, Ix] | None:
+    """(buffer, place in it) of an element that is read as it is: a float, or an integer as an index reads it."""
+    if isinstance(e, Read):
+        return e.source, address(e.source, e.at)
+    found = integer_read(e)
+    return None if found is None else (found[0], address(*found))
+
+
+def is_of_integers(r: Reduce) -> bool:
+    """Whether a sum adds up products of integers of 8 bits in 32: exact, in any order."""
+    factors = product_factors(r, one_row=True)
+    if factors is None or r.dtype is not i32:
+        return False
+    found = [element_read(f) for f in factors]
+    return all(at is not None and at[0].dtype in (i8, u8) for at in found)
+
+
 def affine(e: Expr, major: Axis, k: Axis) -> tuple[Buffer, Ix, Ix, Ix] | None:
     """(buffer, base, stride of major, stride of k) of a read whose address is affine in both."""
-    if not isinstance(e, Read):
+    at_of = element_read(e)
+    if at_of is None:
         return None
-    at = address(e.source, e.at)
+    source, at = at_of
     by_major, by_k = at.coefficient(major), at.coefficient(k)
     if by_major is None or by_k is None or {major, k} & (by_major.axes | by_k.axes):
         return None
     base = at - by_major * major - by_k * k
-    return e.source, base, by_major, by_k
+    return source, base, by_major, by_k
 
 
 def is_along(value: Expr, major: Axis, k: Axis) -> bool:
@@ -267,7 +312,7 @@ def as_operand(value: Expr, major: Axis, k: Axis) -> Operand:
 def packed_once(value: Expr, major: Axis, k: Axis) -> tuple[Buffer, Panels] | None:
     """The weight that an operand is, and how it lies in panels; None if each call has to pack it."""
     strided = affine(value, major, k)
-    if strided is None or strided[0].role is not Role.WEIGHT:
+    if strided is None or strided[0].role is not Role.WEIGHT or strided[0].dtype is u8:
         return None
     source, base, stride, k_stride = strided
     extents = (major.extent, k.extent, stride, k_stride)
@@ -330,14 +375,21 @@ class Columns:
     def once(self) -> tuple[Buffer, Panels] | None:
         """The weight that they are, and how it lies in panels."""
         found = packed_once(self.value, self.n, self.k)
-        return None if found is None else (found[0], replace(found[1], pairs=self.pairs))
+        return None if found is None else (found[0], replace(found[1], side=self.side))
 
     @property
     def pairs(self) -> bool:
         """Whether the product is one of bf16: B is a weight in it, and nothing wider is read as A."""
+        return self.side == PAIR
+
+    @property
+    def side(self) -> int:
+        """How many k of a weight lie side by side: of bf16 if nothing wider is read as A, of integers of 8 bits."""
         once, rows = packed_once(self.value, self.n, self.k), self.found.rows
+        if once is not None and self.found.reduce.dtype is i32:
+            return QUAD
         is_wider = isinstance(rows, Read) and rows.source.dtype is not bf16
-        return once is not None and once[0].dtype is bf16 and not is_wider
+        return PAIR if once is not None and once[0].dtype is bf16 and not is_wider else 1
 
     @property
     def packed(self) -> Buffer | None:
@@ -359,8 +411,8 @@ class Columns:
         if self.packed is None or self.once is None:
             return panels_of(self.value, self.k)
         panels = self.once[1]
-        stride, pairs = ix(panels.depth * WIDTH), panels.pairs
-        return Operand(self.packed, ix(0), stride, ix(WIDTH), None, panels=True, pairs=pairs)
+        stride, side = ix(panels.depth * WIDTH), panels.side
+        return Operand(self.packed, ix(0), stride, ix(WIDTH), None, panels=True, side=side)
 
     def element(self, operand: Operand) -> Expr:
         """What the operand has for the region's own axes."""
@@ -368,10 +420,12 @@ class Columns:
             return self.found.columns
         n, k = joined(self.found.n_axes), joined(self.found.reduce.axes)
         assert operand.stride is not None
-        in_panel = k * WIDTH + n % WIDTH
-        if operand.pairs:
-            in_panel = (k // 2 * WIDTH + n % WIDTH) * 2 + k % 2
-        return read(self.packed, (n // WIDTH * operand.stride + in_panel,))
+        side = operand.side
+        in_panel = (k // side * WIDTH + n % WIDTH) * side + k % side
+        at = (n // WIDTH * operand.stride + in_panel,)
+        if self.found.reduce.dtype is i32:
+            return index(lookup(self.packed, at), i32)
+        return read(self.packed, at)
 
     def packed_before(
         self, region: Region, name: str = "panels"
@@ -445,11 +499,6 @@ def tiles(extent: Ix, most: int, least: int, shares: Ix) -> Ix:
 def in_tiles(rows: Ix) -> Ix:
     """As many rows as the tiles hold that they are packed in for products of bf16."""
     return ceildiv(rows, PAIRED_ROWS) * PAIRED_ROWS
-
-
-def whole_depth(k: int) -> int:
-    """k and the zeros after it."""
-    return -(-k // PAIRED_DEPTH) * PAIRED_DEPTH
 
 
 def is_paired(found: Contraction) -> bool:

@@ -58,6 +58,16 @@ def is_plain(e: Expr) -> bool:
     return isinstance(e, Read | Const | Index)
 
 
+def is_brought_in(e: Expr) -> bool:
+    """Whether the value is plain, but that integers of a byte in memory become floats, which is exact."""
+    if isinstance(e, Choose) and isinstance(e.condition, Holds) and isinstance(e.otherwise, Const):
+        return is_brought_in(e.then)
+    if isinstance(e, Prim) and e.op is Op.CONTIGUOUS and e.dtype is f32:
+        (e,) = e.args
+        return isinstance(e, Read) and e.source.dtype in (i8, u8)
+    return is_plain(e)
+
+
 def is_cheap(e: Expr, storing: Storing) -> bool:
     """Whether to compute the value costs hardly more than to read what it is made of: a few reads, a few steps.
 
@@ -184,10 +194,20 @@ def is_product_of_one_row(
     a, b = (free_axes(f) & set(free) for f in factors)
     matrix = factors[0] if b < a else factors[1]
     if one_row is OneRow.MADE:
-        held = _is_made(matrix)
-    else:
-        held = isinstance(matrix, Read) and matrix.source.role is Role.WEIGHT
-    return held and (b < a or a < b)
+        return _is_made(matrix) and (b < a or a < b)
+    found = integer_read(matrix)
+    source = found[0] if found else matrix.source if isinstance(matrix, Read) else None
+    return source is not None and source.role is Role.WEIGHT and (b < a or a < b)
+
+
+def integer_read(e: Expr) -> tuple[Buffer, tuple[Ix, ...]] | None:
+    """The integer of memory that a value is, read as an index reads it: where it lies. None of any other value."""
+    terms = e.value.terms if isinstance(e, Index) and e.value.const == 0 else ()
+    match terms:
+        case (((Lookup(source=Buffer() as source, at=at),), 1),):
+            return source, at
+        case _:
+            return None
 
 
 def _is_made(matrix: Expr) -> bool:

@@ -11,15 +11,17 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, combinations
 
-from lumigen.dtype import computed
+from lumigen.dtype import DType, computed, i8, i32, u8
 from lumigen.graph import Node
 from lumigen.index import Axis
+from lumigen.lower.contract import find_products
 from lumigen.lower.contractions import (
     contractions_beside,
     has_nested_contraction,
     has_nested_reduction,
     holds_scores,
     is_bounded_by_data,
+    is_brought_in,
     is_contraction,
     is_expanding,
     is_folded,
@@ -105,7 +107,8 @@ def computed_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
     of buffers all much smaller than it is, and so is what it is reduced to, so it never exists as a whole and is
     consumed tile by tile. Nor if all that becomes of the contraction are states of a row. Nor if all that reads it are
     products that are to compute it. Nor if integers that are read bound its loop, as a position does in a
-    cache: only the loop of the reduction leaves out what lies beyond them.
+    cache: only the loop of the reduction leaves out what lies beyond them. Nor bytes that a product makes floats
+    of as it brings them in, where it does.
     Nor products of one row where their loop costs less than to store them.
     """
     return [_kept(g, f) for f, stays in _wanted_operands(g, skeletons, n) if not stays]
@@ -158,7 +161,8 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
             continue
         varying = any(free_axes(r) & set(bound) for r in walk([value]) if isinstance(r, Reduce))
         varying = varying and not _is_of_rows(skeletons, value, bound)
-        wanted = varying or (contracts and not is_plain(value))
+        is_read = is_plain(value) or (storing.bytes and is_brought_in(value))
+        wanted = varying or (contracts and not is_read)
         # windows show a value again and again, which makes it no larger
         size = min(volume_of(node.shape), volume(free_axes(value)))
         is_short = volume(bound) <= storing.short
@@ -264,16 +268,25 @@ def whole_numbers_beside_contractions(g: CutGraph, skeletons: Skeletons) -> list
     """Reductions of integers or truth values in a region that holds a contraction.
 
     What is behind a tile of products is computed in vectors, which add up floats alone. Not where a skeleton folds
-    the whole, which carries those integers that floats hold exactly.
+    the whole, which carries those integers that floats hold exactly, nor where products of integers have tiles.
     """
     out: dict[Node, None] = {}
     for root in g.roots():
         inner = [n for n in g.inside(root) if n.op in MONOIDS]
         whole = [n for n in inner if not n.dtype.is_float and n is not root]
+        whole = [n for n in whole if not _has_kernel(g, skeletons, n)]
         contracts = any(n.op is Op.SUM_REDUCE and is_product(g, skeletons, n) for n in inner)
         if whole and contracts and not skeletons.runs_whole(g.region(root)):
             out.update(dict.fromkeys(whole))
     return list(out)
+
+
+def _has_kernel(g: CutGraph, skeletons: Skeletons, n: Node) -> bool:
+    """Whether it is a product of integers with a tile."""
+    if not skeletons.storing.integers or not is_product(g, skeletons, n):
+        return False
+    (store,) = g.region(n).stores
+    return find_products(store, one_row=skeletons.one_row, integers=True) is not None
 
 
 def reductions_of_versions(g: CutGraph, skeletons: Skeletons) -> list[Node]:
@@ -322,7 +335,11 @@ def refused_whole(g: CutGraph, skeletons: Skeletons) -> list[Node]:
                 out.update(dict.fromkeys(whole))
                 continue
             reductions = [n for n in g.inside(root) if n.op in MONOIDS]
-            operands = [f for n in reductions for f in _contracted(g, skeletons, n)]
+            operands = [
+                _read_once(g, skeletons, n, f)
+                for n in reductions
+                for f in _contracted(g, skeletons, n)
+            ]
             innermost = _innermost(g, operands)
             out.update(dict.fromkeys([_kept(g, f) for f in innermost] or inner))
         elif nested and root not in g.cut and not _shown_whole(g, skeletons, root):
@@ -621,12 +638,13 @@ def _contracted(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
 def _kept(g: CutGraph, n: Node) -> Node:
     """What is stored of an operand: what it is made of, where that is less and loses no number.
 
-    What a cast of 16 bits to f32 widens: it is rounded as its dtype says, and products take it as it is. And where a
+    What a cast of 16 bits to f32 widens, or of 8 bits to i32: it is rounded as its dtype says, and products take it as
+    it is. And where a
     truth value chooses from fewer elements than the operand has itself, those: so they are chosen as they are read, by
     rows of a gather or places of a scatter.
     """
     numbers = [a.node for a in n.args if not a.dtype.is_bool]
-    if n.op is Op.CONTIGUOUS and n.args[0].dtype is not n.dtype is computed(n.args[0].dtype):
+    if n.op is Op.CONTIGUOUS and _widens(n.args[0].dtype, n.dtype):
         (x,) = numbers
         is_less = volume_of(x.shape) <= volume_of(n.shape)
     elif n.op is Op.MUL and len(n.args) > len(numbers) == 1:
@@ -637,6 +655,27 @@ def _kept(g: CutGraph, n: Node) -> Node:
         return n
     is_stored = x in g.cut or x.op in SOURCES
     return _kept(g, x) if is_less and not is_stored else n
+
+
+def _read_once(g: CutGraph, skeletons: Skeletons, n: Node, f: Node) -> Node:
+    """The product that an operand of a reduction is a costly map of, where a sum computes the map as it reads it.
+
+    In a tile of products the map would keep matrix instructions waiting.
+    """
+    inside = g.inside(f)
+    products = [x for x in inside if x.op is Op.SUM_REDUCE and is_product(g, skeletons, x)]
+    costly = any(x.op in TRANSCENDENTALS for x in inside)
+    if not skeletons.storing.waits or len(products) != 1 or not costly:
+        return f
+    (p,) = products
+    others = any(x.op in MONOIDS for x in inside if x is not p) or is_product(g, skeletons, n)
+    alone = set(g.users[f]) == {n} and volume_of(p.shape) == volume_of(f.shape)
+    return p if alone and not others else f
+
+
+def _widens(narrow: DType, wide: DType) -> bool:
+    """Whether a cast loses nothing, and products take the narrower numbers as well."""
+    return narrow is not wide and (computed(narrow) is wide or (narrow in (i8, u8) and wide is i32))
 
 
 def _innermost(g: CutGraph, nodes: list[Node]) -> list[Node]:

@@ -1,8 +1,8 @@
 """depth: the order in which a product takes the points of its depth.
 
 Before: products of a region, whose sums are over axes in some order.  After: the same sums over axes in the order of
-memory of an operand, where more of what is read lies so in whole vectors of 16 bytes. A sum has the same terms in any
-order.
+memory of an operand, where more of what is read lies so in whole vectors of 16 bytes, or in halves of them. A sum has
+the same terms in any order.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from lumigen.index import Axis, Ix, ix, product
 from lumigen.lower.contract import Contraction, Products
-from lumigen.lower.gathered import VECTOR
+from lumigen.lower.gathered import PIECES
 from lumigen.lower.scope import address
 from lumigen.region import Buffer, Expr, Read, Reduce, Region, Store, map_expr, reduce, walk
 
@@ -39,8 +39,10 @@ def _ordered(found: Contraction) -> Contraction:
     orders = [axes, *(tuple(sorted(axes, key=lambda a: -_stride(at, a))) for at in places)]
 
     def in_vectors(order: tuple[Axis, ...]) -> int:
-        whole = (e for e, at in zip(reads, places, strict=True) if _is_whole(at, order, e.source))
-        return sum(product(e.source.dims).estimate() for e in whole)
+        each = zip(reads, places, strict=True)
+        return sum(
+            _piece(at, order, e.source) * product(e.source.dims).estimate() for e, at in each
+        )
 
     best = max(orders, key=in_vectors)
     if in_vectors(best) == in_vectors(axes):
@@ -50,8 +52,8 @@ def _ordered(found: Contraction) -> Contraction:
     return replace(found, reduce=moved)
 
 
-def _is_whole(at: Ix, order: tuple[Axis, ...], source: Buffer) -> bool:
-    """Whether neighbours along the last axes are neighbours in memory, in whole vectors."""
+def _piece(at: Ix, order: tuple[Axis, ...], source: Buffer) -> int:
+    """Bytes of the pieces in which neighbours along the last axes are neighbours in memory; 0 where they are not."""
     width = ix(1)
     for axis in reversed(order):
         if axis.extent == 1:
@@ -59,7 +61,8 @@ def _is_whole(at: Ix, order: tuple[Axis, ...], source: Buffer) -> bool:
         if at.coefficient(axis) != width:
             break
         width = width * axis.extent
-    return width != 1 and width * source.dtype.itemsize % VECTOR == 0
+    run = width * source.dtype.itemsize
+    return next((size for size in PIECES if width != 1 and run % size == 0), 0)
 
 
 def _stride(at: Ix, axis: Axis) -> int:

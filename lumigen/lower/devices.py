@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, product
 
 from lumigen.condition import Cmp
 from lumigen.dtype import DType, f32
@@ -65,12 +65,19 @@ class Special:
 
 @dataclass(frozen=True)
 class SpecialKernel:
-    """A kernel that runs on one architecture, where conditions hold."""
+    """What runs instead of a plan's kernel of this number, on an architecture or on all, if conditions hold."""
 
+    kernel: int
     architecture: str
     conditions: tuple[Cmp, ...]
+    plan: KernelPlan
     sizes: Schedule
     built: Built
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """What a guard asks for."""
+        return (self.architecture,) if self.architecture else ()
 
 
 @dataclass(frozen=True)
@@ -108,10 +115,11 @@ class Device:
         pieces = plan_pieces(region, self.machine)
         if pieces is not None:
             yield candidate(RegionPlan(region, (pieces,)), self.schedule)
-        loops = plan_loops(region, self.machine)
-        for plan in (parts_beside(loops, self.machine), loops):
-            if plan is not None:
-                yield candidate(plan, self.schedule)
+        if _is_one_nest(region):
+            loops = plan_loops(region, self.machine)
+            for plan in (parts_beside(loops, self.machine), loops):
+                if plan is not None:
+                    yield candidate(plan, self.schedule)
         if self.rows_in_one_loop is not None:
             yield from self.rows_in_one_loop(region, self.schedule)
 
@@ -154,14 +162,17 @@ class Device:
         raise LoweringFailed(step="lower", what=f"no plan is realised: {'; '.join(reasons)}")
 
     def variants(self, found: Candidate, architectures: Collection[str]) -> Iterator[SpecialKernel]:
-        """What runs instead of a plan's one kernel on some of these architectures, each in the order that it is asked.
+        """What runs instead of a plan's kernels on some of these architectures, each in the order that it is asked.
 
-        A schedule that `found` wants and that its builder refuses is the heuristic's.
+        Of several kernels only products have some: parts of a fold are for blocks without a copy engine. A schedule
+        that `found` wants and that its builder refuses is the heuristic's.
         """
-        if len(found.plan.kernels) != 1 or found.plan.region.native:
+        kernels, wanted = found.plan.kernels, iter(found.special)
+        if found.plan.region.native:
             return
-        (plan,), wanted = found.plan.kernels, iter(found.special)
-        for special in self.special:
+        alone = len(kernels) == 1
+        each = ((n, p) for n, p in enumerate(kernels) if alone or p.begins_with_product)
+        for (number, plan), special in product(each, self.special):
             if special.architecture not in architectures:
                 continue
             for conditions, heuristic in special.schedules(plan):
@@ -171,7 +182,40 @@ class Device:
                     own, built = heuristic, self.build(plan, heuristic)
                 if isinstance(built, Illegal):
                     raise LoweringFailed(step="variants", what=built.reason)
-                yield SpecialKernel(special.architecture, conditions, own, built)
+                yield SpecialKernel(number, special.architecture, conditions, plan, own, built)
+
+    def instead(
+        self, found: Candidate, built: tuple[Built, ...], architectures: Collection[str]
+    ) -> Iterator[SpecialKernel]:
+        """All that may run instead of a candidate, as it was built, each in the order that it is asked."""
+        yield from self.variants(found, architectures)
+        bounded = self.bounded(found, built, architectures)
+        yield from (v for v in bounded if not isinstance(v, Illegal))
+
+    def bounded(
+        self, found: Candidate, built: tuple[Built, ...], architectures: Collection[str]
+    ) -> Iterator[SpecialKernel | Illegal]:
+        """What runs instead of a candidate, as it was built, where conditions on dims hold; or why it does not.
+
+        It takes the same arguments, so that whichever runs there is one arena and one form of each weight.
+        """
+        if found.bounded and next(self.variants(found, architectures), None) is not None:
+            yield Illegal("an architecture has kernels of its own, each for other dims")
+            return
+        for conditions, other in found.bounded:
+            if len(built) != 1 or len(other.plan.kernels) != 1:
+                yield Illegal("one kernel runs instead of one, and here are several")
+                continue
+            plan, sizes, general = other.plan.kernels[0], other.schedules[0], built[0]
+            made = self.build(plan, sizes)
+            if isinstance(made, Illegal):
+                yield made
+            elif not (_takes(made) <= _takes(general)) or made.temps:
+                yield Illegal("it takes arguments that the kernel beside it does not")
+            elif not set(general.program.overwrites) <= set(made.program.overwrites):
+                yield Illegal("it reads what the kernel beside it may have written over")
+            else:
+                yield SpecialKernel(0, "", conditions, plan, sizes, made)
 
     def in_loops(self, region: Region) -> bool:
         """Whether a region runs as vector loops."""
@@ -184,7 +228,8 @@ class Device:
         """How many columns of a tile of products lie side by side; 0 in vector loops."""
         if self.in_loops(region):
             return 0
-        found = find_products(region.stores[0], one_row=True, statistics=True)
+        integers = self.machine.storing.integers
+        found = find_products(region.stores[0], one_row=True, statistics=True, integers=integers)
         several = found is not None and len(found.each) > self.machine.accumulators
         if several and not self.multiplies_all(region):
             return 0
@@ -195,3 +240,14 @@ class Device:
         """Whether a region has several stores that no fold computes, nor grids: those are of vector loops."""
         several = len(region.stores) > 1
         return several and not self.beside(region) and not self.runs_whole(region, f32)
+
+
+def _is_one_nest(region: Region) -> bool:
+    """Whether loops around one of its stores go over the axes of all: grids side by side have axes of their own."""
+    axes = [frozenset(s.axes) for s in region.stores]
+    return any(all(other <= own for other in axes) for own in axes)
+
+
+def _takes(built: Built) -> set[object]:
+    """What a kernel is given: its arguments, and how weights are packed for it."""
+    return {*built.program.args, *built.packs}

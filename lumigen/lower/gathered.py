@@ -1,7 +1,7 @@
 """gathered: operands of products whose vectors lie in memory, wherever each of them is.
 
 Such an operand is read as memory holds it, in the type of the product, or is zero where a condition fails. Along the
-depth 16 bytes lie side by side, and all of them are there or none: the channels of a pixel under a window.
+depth 16 bytes lie side by side, or 8, and all of them are there or none: the channels of a pixel under a window.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from lumigen.lower.scope import address
 from lumigen.region import Buffer, Choose, Expr, Holds, Read, is_zero
 
 VECTOR = 16  # bytes
+PIECES = (VECTOR, VECTOR // 2)  # bytes that are copied at once, the most first
 
 
 def guarded(value: Expr) -> tuple[Read, tuple[Ix, ...]] | None:
@@ -30,12 +31,16 @@ def guarded(value: Expr) -> tuple[Read, tuple[Ix, ...]] | None:
 
 @dataclass(frozen=True)
 class Gathered:
-    """An operand over majors and depth: `source` at `place`, or 0 where a slack is negative; in vectors `along` one."""
+    """An operand over majors and depth: `source` at `place`, or 0 where a slack is negative.
+
+    Pieces of so many `bytes` lie side by side `along` one of them.
+    """
 
     source: Buffer
     place: Ix
     slacks: tuple[Ix, ...]
     along: Axis
+    bytes: int = VECTOR
 
     @staticmethod
     def of(value: Expr, major: Axis, k: Axis, element: DType) -> Gathered | None:
@@ -46,12 +51,16 @@ class Gathered:
         place = address(found[0].source, found[0].at)
         if any(isinstance(a, Lookup) for i in (place, *found[1]) for a in i.atoms()):
             return None
-        each = (Gathered(found[0].source, place, found[1], axis) for axis in (k, major))
-        return next((g for g in each if g.is_in_vectors()), None)
+        each = (
+            Gathered(found[0].source, place, found[1], axis, size)
+            for size in PIECES
+            for axis in (k, major)
+        )
+        return next((g for g in each if g.is_in_pieces()), None)
 
-    def is_in_vectors(self) -> bool:
-        """Whether the elements of a vector lie side by side from a multiple of it on, and share their conditions."""
-        count = VECTOR // self.source.dtype.itemsize
+    def is_in_pieces(self) -> bool:
+        """Whether the elements of a piece lie side by side from a multiple of it on, and share their conditions."""
+        count = self.bytes // self.source.dtype.itemsize
         lane, vector = Axis("lane", ix(count)), Axis("vector", self.along.extent // count)
         at = {self.along: ix(vector) * count + lane}
         place, slacks = self.place.substitute(at), [i.substitute(at) for i in self.slacks]

@@ -95,7 +95,7 @@ class Use:
         last, lanes = self.at[order[-1]], lanes_of(self.store, orders)
         varies = any(i.axes & lanes for i in self.at)
         along = [a.extent.estimate() for a in self.bound if last.coefficient(a) == 1]
-        long = any(n * self.source.dtype.itemsize >= runs.bytes for n in along)
+        long = any(n * self.source.dtype.itemsize >= runs.vector for n in along)
         return bool(last.axes & lanes) or long or not (varies or self.bound)
 
     def gains(self, order: Order, orders: Orders, runs: CopiedRuns) -> bool:
@@ -286,7 +286,7 @@ class _Space:
         for use, around in ((u, uses) for uses in maps for u in uses):
             b, size = use.source, volume_of(use.source.dims)
             times = sum(u.source is b and u.store is use.store for u in around)
-            again = times * volume_of(use.store.dst.dims) >= self.runs.scattered * size
+            again = times * volume_of(use.store.dst.dims) >= self.runs.again * size
             is_table = b.role is Role.WEIGHT or (b.role is Role.INPUT and again)
             if not is_table or b in self.fixed or b in orders:
                 continue

@@ -18,6 +18,7 @@ from itertools import permutations
 from lumigen.dtype import computed
 from lumigen.index import Axis, Ix, ix
 from lumigen.lower.axes import shared_axes, unify_axes
+from lumigen.lower.canonical import canonical
 from lumigen.lower.of_places import with_elements
 from lumigen.region import (
     Buffer,
@@ -64,28 +65,37 @@ def join_regions(
     runs_whole: Asked = lambda _: False,
     whole: Callable[[Buffer], Buffer] = lambda b: b,
     selects: Asked = lambda _: False,
+    apart: Asked | None = None,
 ) -> tuple[Region, ...]:
     """The regions of an entry in launch order, joined where that computes something once.
 
     `in_loops` says whether a region runs as vector loops, `runs_whole` whether a skeleton folds all of it in one loop,
     `whole` what a buffer is a slice of, `selects` whether a native kernel stores what lies at the places that it finds.
+    What would be a canonical region that is `apart` is not joined.
     """
     partners = partial(_partners, in_loops=in_loops, runs_whole=runs_whole, selects=selects)
-    return join_by(regions, partners, whole)
+    return join_by(regions, partners, whole, apart)
 
 
 def join_by(
-    regions: tuple[Region, ...], partners: Partners, whole: Callable[[Buffer], Buffer]
+    regions: tuple[Region, ...],
+    partners: Partners,
+    whole: Callable[[Buffer], Buffer],
+    apart: Asked | None = None,
 ) -> tuple[Region, ...]:
     """The regions in launch order, each joined to those of its partners that it can be launched with."""
     out: list[Whole] = []
     for region in regions:
-        _add(out, Whole(region), partners, whole)
+        _add(out, Whole(region), partners, whole, apart)
     return tuple(w.region for w in out)
 
 
 def _add(
-    out: list[Whole], made: Whole, partners: Partners, whole: Callable[[Buffer], Buffer]
+    out: list[Whole],
+    made: Whole,
+    partners: Partners,
+    whole: Callable[[Buffer], Buffer],
+    apart: Asked | None,
 ) -> None:
     """Put a region after the others, joined to those that it can run with."""
     for i, joined in partners(out, made):
@@ -97,11 +107,13 @@ def _add(
         others = (first, *(x.region for x in after))
         if splits or _meets(_within(joined, made.region), others, whole):
             continue
+        if apart is not None and apart(canonical(unify_axes(joined)).region):
+            continue
         out[i:] = before
         if after:
             out += [Whole(joined), *after]
         else:
-            _add(out, Whole(joined), partners, whole)
+            _add(out, Whole(joined), partners, whole, apart)
         return
     out.append(made)
 

@@ -31,11 +31,13 @@ def join_grids(
     in_loops: Asked,
     beside: Asked,
     whole: Callable[[Buffer], Buffer] = lambda b: b,
+    apart: Asked | None = None,
 ) -> tuple[Region, ...]:
     """The regions joined where `beside` says that a launch has a grid for each of their stores.
 
     Rows that more products read than a launch has grids stay with launches of their own: they are what all layers
-    read, as a decoder reads what was listened to, and no other number of layers is to have other kernels.
+    read, as a decoder reads what was listened to, and no other number of layers is to have other kernels. What would be
+    `apart` is not joined either.
     """
     readers = Counter(_rows(r) for r in regions if _is_product(r))
 
@@ -59,7 +61,7 @@ def join_grids(
             if passed > NEAR:
                 return
 
-    return join_by(regions, partners, whole)
+    return join_by(regions, partners, whole, apart)
 
 
 def _maps(out: list[Whole], made: Whole, beside: Asked) -> Iterator[tuple[int, Region]]:

@@ -7,12 +7,14 @@ stores in the order in which the consumer reads.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import permutations
 from math import prod
 
 from lumigen.index import Axis, Ix, Quotient, Remainder, ix
+from lumigen.lower.canonical import canonical
+from lumigen.lower.enlarged import store_enlarged
 from lumigen.lower.innermost import innermost, reads_of_copies, weights_along
 from lumigen.lower.padded import pad_runs
 from lumigen.lower.parted import split_reduced
@@ -50,9 +52,17 @@ class Layouts:
     packed: PackedWeights
 
 
-def choose_layouts(regions: tuple[Region, ...], runs: CopiedRuns | None) -> Layouts:
-    """The regions with an order for each temporary; what products read through windows lies in `runs`."""
+def choose_layouts(
+    regions: tuple[Region, ...],
+    runs: CopiedRuns | None,
+    in_order: Callable[[Region], bool] | None = None,
+) -> Layouts:
+    """The regions with an order for each temporary; what products read through windows lies in `runs`.
+
+    What a canonical region stores that is `in_order` keeps its order, if only addresses are better in another one.
+    """
     if runs is not None:
+        regions = _before(*store_enlarged(regions, runs))
         regions = _before(*pad_runs(regions, runs))
     reads: dict[Buffer, list[_Use]] = {}
     for region in regions:
@@ -66,6 +76,9 @@ def choose_layouts(regions: tuple[Region, ...], runs: CopiedRuns | None) -> Layo
     fixed = fixed.union(*(r.buffers() for r in regions if r.native))  # whole rows
     orders = {b: _best_order(b, found) for b, found in reads.items() if b not in fixed}
     moved = {b: o for b, o in orders.items() if o != tuple(range(len(b.dims)))}
+    if in_order is not None:
+        stored = {s.dst: r for r in regions for s in r.stores}
+        moved = {b: o for b, o in moved.items() if not in_order(canonical(stored[b]).region)}
     inner: dict[Buffer, tuple[int, ...]] = {}
     if runs is not None:
         inner = innermost(tuple(map(split_reduced, regions)), runs, fixed | _others(regions))

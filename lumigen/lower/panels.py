@@ -11,11 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import lcm
 
-from lumigen.dtype import DType, bf16, f32
+from lumigen.dtype import DType, bf16, f32, i32
 from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, maximum, minimum
 from lumigen.lower.built import Built, check
 from lumigen.lower.contract import (
-    PAIRED_DEPTH,
     PAIRED_ROWS,
     WIDTH,
     Columns,
@@ -170,7 +169,7 @@ class _Rows:
             sizes = (pack.row_hi - pack.row_lo, tile.end - chunk, self.hi - self.lo, self.lo)
             at = (s.acc, s.base + chunk, s.stride)
             product = Mma(*at, pack.dst, ix(0), b, *sizes, element=s.element)
-            out.append(replace(product, streamed=tile.streamed and s.element is bf16))
+            out.append(replace(product, streamed=tile.streamed and s.element is not f32))
         return tuple(out)
 
 
@@ -210,9 +209,9 @@ def _program(
     streamed = bool(sizes["streamed"])
     if streamed and any(b.once is None for b in columns):
         raise NotRealised("columns that are no weight do not come from memory")
-    pairs, element = any(b.pairs for b in columns), bf16 if bf16 in elements else f32
+    whole = any(b.side > 1 for b in columns), 2 * PAIRED_ROWS if {*elements} - {f32} else 1
     least = machine.tiles.least_rows
-    tasks = _tasks(plan.region, first.grid, (m, n), pairs, element, streamed, sizes, least)
+    tasks = _tasks(plan.region, first.grid, (m, n), whole, streamed, sizes, least)
     top, (n0, n1), chunk = tasks.scope, tasks.columns, Axis("c", n.extent)
     folds = (*found.statistics, *found.folds)
     top.loops = loops_by_value(moved(fold, mapping) for fold in folds)
@@ -275,6 +274,10 @@ def _multiplied_as(m: Axis, a: Operand, b: Columns) -> DType:
 
     One row waits for memory, which gives vectors more than tiles of a matrix unit, and floats hold what bf16 does.
     """
+    if b.found.reduce.dtype is i32:
+        if a.source is None:
+            raise NotRealised("rows of integers that memory does not have as they are")
+        return a.source.dtype
     held = a.source.dtype is bf16 if a.source is not None else _is_computed(a)
     is_row = m.extent == ix(1) and held
     return bf16 if b.pairs and not is_row else f32
@@ -316,7 +319,8 @@ def _sums(
     if tile.in_parts:
         held, end, wide = n0, ix(n1), sizes["columns"] + WIDTH
     names = ["c_tile"] if len(given) == 1 else [f"c_tile{i}" for i in range(len(given))]
-    accs = [Buffer(name, Role.SCRATCH, (ix(tasks.most_rows), ix(wide)), f32) for name in names]
+    dims = ix(tasks.most_rows), ix(wide)
+    accs = [Buffer(n, Role.SCRATCH, dims, v.dtype) for n, v in zip(names, reduced, strict=True)]
     sums = [_Sum(*s, acc, -ix(held), ix(wide)) for s, acc in zip(given, accs, strict=True)]
     done = {s.value: read(s.acc, (ix(m) - m0, ix(n) - held)) for s in sums} | tile.statistics
     points = Points(m, ix(m0), ix(m1)), Points(n, ix(held), end)
@@ -359,9 +363,10 @@ def _rows(
     for (a, k, element), members in groups.items():
         number = str(len(out)) if len(groups) > 1 else ""
         parts = _parts(k, sizes)
-        pairs = any(columns[i].pairs for i in members)
-        each = _each(k, sizes, lcm(tile.unit, PAIRED_DEPTH if pairs else 1))
-        a_tile = Buffer(f"a_tile{number}", Role.SCRATCH, (ix(tile.tasks.most_rows), ix(each)), f32)
+        side = max(columns[i].side for i in members)
+        each = _each(k, sizes, lcm(tile.unit, PAIRED_ROWS * side if side > 1 else 1))
+        held = element if element.is_int else f32
+        a_tile = Buffer(f"a_tile{number}", Role.SCRATCH, (ix(tile.tasks.most_rows), ix(each)), held)
         k0 = Axis(f"k{number or 0}", maximum(k.extent, ix(1)))  # the sum of nothing is 0
         lo, hi = (ix(k0), minimum(ix(k0) + each, k.extent)) if parts > 1 else (ix(0), k.extent)
         own = k0, lo, hi, parts, each, tuple(sums[i] for i in members)
@@ -403,20 +408,22 @@ def _tasks(
     region: Region,
     grid: tuple[Axis, ...],
     axes: tuple[Axis, Axis],
-    pairs: bool,
-    element: DType,
+    whole: tuple[bool, int],
     streamed: bool,
     sizes: Schedule,
     least: int,
 ) -> _Tasks:
-    """Rows in equal shares of so many at least, columns in shares of whole panel pairs, for each point of the grid."""
+    """Rows in equal shares of so many at least, columns in shares of whole panel pairs, for each point of the grid.
+
+    `whole`: whether columns lie for a matrix unit, and of how many rows a share has a multiple, but for the last one.
+    """
     m, n = axes
     dims, grid_size = dims_of(region), extent_of(grid)
     most_rows = min(sizes["rows"], m.extent.bounds()[1] or sizes["rows"])
-    whole = 2 * PAIRED_ROWS if element is bf16 else 1  # rows of a share, but of the last one
-    most_rows = -(-most_rows // whole) * whole
+    for_unit, together = whole
+    most_rows = -(-most_rows // together) * together
     shares, numbers = threads_of(grid_size, dims)
-    in_common = (streamed and pairs) or sizes.where("b") == "tile"  # what rows need, in one task
+    in_common = (streamed and for_unit) or sizes.where("b") == "tile"  # what rows need, in one task
     m_tiles = tiles(m.extent, most_rows, least, ix(1) if in_common else shares)
     n_tiles = tiles(n.extent, sizes["columns"], 2 * WIDTH, ceildiv(shares, m_tiles))
     task = Axis("task", grid_size * m_tiles * n_tiles)
@@ -424,7 +431,7 @@ def _tasks(
     row_tiles = number("row_tiles", m_tiles, dims)
     column_tiles = number("column_tiles", n_tiles, dims)
 
-    rows_each = ceildiv(ceildiv(m.extent, row_tiles), whole) * whole
+    rows_each = ceildiv(ceildiv(m.extent, row_tiles), together) * together
     cols_each = Axis("columns_each", n.extent + 2 * WIDTH)
     top.bind(cols_each, ceildiv(ceildiv(n.extent, column_tiles), 2 * WIDTH) * (2 * WIDTH))
     m_part, n_part = Axis("row_tile", ix(row_tiles)), Axis("column_tile", ix(column_tiles))
@@ -433,7 +440,7 @@ def _tasks(
     inner_tiles, outer_tiles = (row_tiles, column_tiles) if streamed else (column_tiles, row_tiles)
     top.bind(inner, ix(task) % inner_tiles)
     top.bind(outer, ix(task) // inner_tiles % outer_tiles)
-    each = Axis("rows_each", m.extent + whole)
+    each = Axis("rows_each", m.extent + together)
     top.bind(each, rows_each)
     top.spread(ix(task) // column_tiles // row_tiles, grid)
     m0, m1 = Axis("m0", m.extent), Axis("m1", m.extent + 1)
@@ -458,8 +465,8 @@ def _direct(dst: Buffer, at: tuple[Ix, ...], m: Axis, n: Axis) -> tuple[Ix, Ix] 
     """(base, row stride) of a destination that can hold the products themselves."""
     flat = address(dst, at)
     by_m, by_n = flat.coefficient(m), flat.coefficient(n)
-    if dst.dtype is not f32:
-        return None  # they are f32 until they are stored
+    if dst.dtype not in (f32, i32):
+        return None  # they are wider until they are stored
     if by_m is None or by_n != 1 or m in by_m.axes or n in by_m.axes:
         return None
     return flat - by_m * m - n, by_m

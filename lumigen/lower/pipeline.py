@@ -21,7 +21,7 @@ from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, maximum, minimu
 from lumigen.lower.built import Built, check
 from lumigen.lower.contract import Contraction, Products, as_operand, flatten, number
 from lumigen.lower.masks import Masks, unmasked_factor
-from lumigen.lower.scope import Names, Scope, loops_by_value, moved
+from lumigen.lower.scope import Names, Scope, address, loops_by_value, moved
 from lumigen.lower.simt import dims_of
 from lumigen.machine import Gpu, ProductTiles
 from lumigen.ops import Op
@@ -181,9 +181,13 @@ def _program(
         top.spread(ix(task), axes)
         tile, part = map(ix, axes)
     m0, n0 = Axis("m0", m.extent), Axis("n0", n.extent)
-    top.bind(m0, tile % m_tiles * sizes["rows"])  # blocks side by side share columns
-    top.bind(n0, tile // m_tiles % n_tiles * sizes["columns"])
-    top.spread(tile // m_tiles // n_tiles, found.grid)
+    batch = extent_of(found.grid)
+    among, own = tile // m_tiles // n_tiles, tile
+    if shares_lines(store, found, n, machine.products.line):
+        among, own = tile % batch, tile // batch
+    top.bind(m0, own % m_tiles * sizes["rows"])  # blocks side by side share columns
+    top.bind(n0, own // m_tiles % n_tiles * sizes["columns"])
+    top.spread(among, found.grid)
     each = (flat,) if pair is None else pair[1]
     lo, hi = _reach(each, (m0, n0), sizes)
     if parts is not None:
@@ -219,6 +223,13 @@ def _program(
         width=machine.products.stored,
         tile=_tile(sizes, pair=pair is not None),
     )
+
+
+def shares_lines(store: Store, found: Contraction, n: Axis, line: int) -> bool:
+    """Whether a line of memory has columns of several batches, as of groups of channels: neighbours write it."""
+    if not found.grid or not n.extent.is_const or n.extent.const * store.dst.dtype.itemsize >= line:
+        return False
+    return address(store.dst, store.at).coefficient(found.grid[-1]) == n.extent
 
 
 def _reach(flats: Sequence[Flat], start: tuple[Axis, Axis], sizes: Schedule) -> tuple[Ix, Ix]:

@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
+from lumigen.condition import Cmp
 from lumigen.dtype import i32
 from lumigen.index import ix
+from lumigen.lower.apart import parts_apart
 from lumigen.lower.beside import (
     find_beside,
     find_blocks_beside,
@@ -108,12 +110,14 @@ class Candidate:
     """A plan of a region, and a schedule for each of its kernels.
 
     `special` are those of the kernels that architectures have instead, in the order of `Device.variants`; where it
-    ends the heuristic goes on.
+    ends the heuristic goes on. `bounded` are candidates that run instead where conditions on dims hold, in the order
+    in which they are asked.
     """
 
     plan: RegionPlan
     schedules: tuple[Schedule, ...]
     special: tuple[Schedule, ...] = ()
+    bounded: tuple[tuple[tuple[Cmp, ...], Candidate], ...] = ()
 
 
 def candidates_of_threads(
@@ -126,7 +130,11 @@ def candidates_of_threads(
         parts = tuple(schedule_of_panels(found, machine) for found in grids)
         plan = RegionPlan(region, (plan_beside(region, grids, machine),))
         yield Candidate(plan, (Schedule("side_by_side", (), parts=parts),))
-    products = None if others else find_products(store, one_row=True, statistics=True)
+    products = (
+        None
+        if others
+        else find_products(store, one_row=True, statistics=True, integers=machine.storing.integers)
+    )
     if products is not None and computes_in_tiles(products, machine):
         sizes = schedule_of_tiles(products, machine)
         plan = products.plan(region, machine, alone=False)
@@ -249,6 +257,8 @@ def candidates_of_blocks(
     if products is not None and len(products.each) == 1 and streams_past(products.each[0], machine):
         products = None
     if products is not None and (len(products.each) == 1 or flat_pair(products)):
+        if len(products.each) == 1:
+            yield from _apart(products.each[0], region, schedule, machine)
         (ordered,), meaning = along_memory((products,), region)
         plan = RegionPlan(region, (ordered.plan(meaning, machine, alone=True),))
         yield candidate(plan, schedule)
@@ -266,6 +276,21 @@ def _few_rows(region: Region, machine: Gpu) -> Iterator[Candidate]:
         plan = RegionPlan(region, (plan_beside(region, several, machine, alone=True),))
         parts = (schedule_of_few(several, machine),) * len(several)
         yield Candidate(plan, (Schedule("side_by_side", (), parts=parts),))
+
+
+def _apart(
+    found: Contraction, region: Region, schedule: Scheduled, machine: StreamingGpu
+) -> Iterator[Candidate]:
+    """A product whose depth is in parts, and what adds these up."""
+    pieces = parts_apart(found, region, machine)
+    if pieces is None:
+        return
+    sums, rest = pieces
+    one = find_products(sums.stores[0])
+    if one is not None and len(one.each) == 1:
+        (ordered,), meaning = along_memory((one,), sums)
+        kernels = (ordered.plan(meaning, machine, alone=True), plan_sweeps(rest, machine))
+        yield candidate(RegionPlan(region, kernels, (sums.stores[0].dst,)), schedule)
 
 
 def slower_candidates(

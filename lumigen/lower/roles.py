@@ -239,10 +239,14 @@ def _tile(each: Sequence[Fetched], m: int, machine: StreamingGpu) -> ClusterTile
         multiplied = rounds * shared * t.rows * t.columns * (depth * 100 / rate + copies.leaving)
         down, across = max(x.m for x in products), max(x.n for x in products)
         held = min(t.rows, down) + min(t.columns, across)  # the rest is outside the operands
-        in_flight = min(tiles * together, count * t.blocks) * t.stages * copies.box * held
+        useful = min(t.cluster, -(-down // t.rows)) * max(
+            1, t.split
+        )  # of a cluster: that have rows
+        useful *= min(tiles, count * t.blocks // together)
+        in_flight = useful * t.stages * copies.box * held
         busy = min(1.0, (in_flight / copies.in_flight) ** 0.5)
         busy *= copies.narrow if t.rows == copies.warpgroup_rows else 1.0
-        busy *= min(1.0, copies.alone * tiles * together / count) ** 0.5
+        busy *= min(1.0, copies.alone * useful / count) ** 0.5
         empty = 1 + copies.empty * (1 - held / (t.rows + t.columns))
         elements = sum(x.fetched(t, copies.again) for x in products) * reached
         fetched = elements * copies.element / count / busy * empty

@@ -36,7 +36,6 @@ from lumigen.lower.contract import (
     stored,
     threads_of,
     tiles,
-    whole_depth,
 )
 from lumigen.lower.contractions import multiplied_as
 from lumigen.lower.row_fold import RowFold
@@ -45,7 +44,7 @@ from lumigen.lower.simt import dims_of
 from lumigen.machine import Processor
 from lumigen.ops import Op
 from lumigen.plan import Carry, KernelPlan, NotRealised, corrected
-from lumigen.program import PAIRED_DEPTH
+from lumigen.program import PAIR, PAIRED_DEPTH, whole_depth
 from lumigen.region import (
     Buffer,
     Carried,
@@ -190,10 +189,10 @@ class _RowFoldBuilder:
         if self.sizes.where("inner") == "panels":
             columns = Columns(value, first, self.k, self.d)
             b = columns.operand
-            return _Panels(b, bf16 if b.pairs else f32, None, columns)
+            return _Panels(b, bf16 if b.side == PAIR else f32, None, columns)
         element = multiplied_as(first.rows, first.columns)
         depth = int(self.d.extent.bounds()[1] or 0)
-        held = depth if element is f32 else whole_depth(depth)
+        held = depth if element is f32 else whole_depth(depth, PAIR)
         b = self.tile("columns", self.part, held)
         span = self.k, ix(self.k0), ix(self.k1), self.d, self.d.extent
         pack = PackColumns(b, as_operand(value, self.k, self.d), *span, element)
@@ -210,7 +209,7 @@ class _RowFoldBuilder:
             columns = Columns(value, product, self.n, self.k)
             b = columns.operand
             at_part = replace(b, base=b.base + ix(self.k0) * WIDTH)
-            return _Panels(at_part, bf16 if b.pairs else f32, None, columns)
+            return _Panels(at_part, bf16 if b.side == PAIR else f32, None, columns)
         width = int(self.n.extent.bounds()[1] or 0)
         b = self.tile(self.name("weighted", i), -(-width // WIDTH) * WIDTH, self.part)
         point = Axis("point", ix(self.part))
@@ -332,7 +331,7 @@ class _RowFoldBuilder:
         x, count, depth = as_operand(rows, self.m, self.d), ix(self.m1) - self.m0, self.depth
         whole, element = self.inner.element is bf16, self.inner.element
         most = in_tiles(ix(self.most)).const if whole else self.most
-        self.x_tile = self.tile("x_tile", most, whole_depth(depth) if whole else depth)
+        self.x_tile = self.tile("x_tile", most, whole_depth(depth, PAIR) if whole else depth)
         self.x_rows = in_tiles(count) if whole else count
         for d0, d1 in self.spans():
             points = self.m, ix(self.m0), ix(self.m1), self.d, d0, d1

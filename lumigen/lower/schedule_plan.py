@@ -105,7 +105,11 @@ def schedule_of_windows(rows: str, machine: Processor) -> Schedule:
 def schedule_of_panels(found: Products, machine: Processor) -> Schedule:
     """Of products whose columns lie in panels."""
     once = [Columns.of(c).once for c in found.each]
-    pairs, number, tiles = any(map(is_paired, found.each)), len(found.each), machine.tiles
+    pairs, number, tiles = (
+        any(Columns.of(c).side > 1 for c in found.each),
+        len(found.each),
+        machine.tiles,
+    )
     given = tiles.pairs if pairs else tiles.floats
     if not found.each[0].m_axes:
         # a vector streams the panels past: each to its end, and so few of them that every thread has its share
@@ -172,7 +176,7 @@ def threads_compute(region: Region, machine: Processor) -> bool:
     in a cache. One row is nothing beside the weights that stream past it.
     """
     (store,) = region.stores
-    found = find_products(store, one_row=True, statistics=True)
+    found = find_products(store, one_row=True, statistics=True, integers=machine.storing.integers)
     one, *others = found.each if found is not None else (None,)
     if found is None or one is None or others:
         return False

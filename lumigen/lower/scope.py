@@ -7,12 +7,13 @@ become loops. All builders make their bodies with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from lumigen.condition import Cmp
 from lumigen.dtype import FLOATS, DType, boolean, computed, f32, i8, i32, u8
 from lumigen.index import (
+    Atom,
     Axis,
     Ix,
     IxLike,
@@ -24,6 +25,7 @@ from lumigen.index import (
     ix,
     maximum,
     minimum,
+    of_atom,
     unravel,
 )
 from lumigen.lower.named import named
@@ -157,6 +159,48 @@ def _within_loops(r: Reduce, lanes: Axis) -> list[Cmp]:
         return any(c.slack.coefficient(a) in (ix(1), ix(-1)) for a in r.axes)
 
     return [c for c in r.where if lanes in c.slack.axes or not bounds(c)]
+
+
+def adds_integers(e: Expr, lanes: Axis) -> bool:
+    """Whether vectors of i32 compute the value: integers that memory has in 32 bits, sums and products of these."""
+    if e.dtype is not i32 or lanes not in free_axes(e):
+        return e.dtype is i32
+    if isinstance(e, Read):
+        return _lies_along(e.source, e.at, lanes)
+    if isinstance(e, Index):
+        return all(_multiplies_one(atoms, lanes) for atoms, _ in e.value.terms)
+    both = isinstance(e, Prim) and e.op in (Op.ADD, Op.MUL)
+    return both and all(adds_integers(a, lanes) for a in children(e))
+
+
+def _lies_along(source: Hashable, at: tuple[Ix, ...], lanes: Axis) -> bool:
+    if not isinstance(source, Buffer) or source.dtype is not i32:
+        return False
+    return address(source, at).coefficient(lanes) == 1
+
+
+def _multiplies_one(atoms: tuple[Atom, ...], lanes: Axis) -> bool:
+    """Whether one of the factors at most varies with the lanes, and is an integer that lies along these."""
+    varying = [a for a in atoms if lanes in of_atom(a).axes]
+    one = varying[0] if varying else None
+    return one is None or (
+        len(varying) == 1 and isinstance(one, Lookup) and _lies_along(one.source, one.at, lanes)
+    )
+
+
+def floats_of(value: Expr, dtype: DType, *, integers: bool) -> Expr | None:
+    """The floats that vectors store as `dtype`: the value, or with `integers` what it is a cast of; None of others."""
+    if value.dtype.is_float:
+        return value if computed(dtype) is value.dtype else None
+    whole = integers and dtype in (i8, u8, i32)
+    if (
+        whole
+        and isinstance(value, Prim)
+        and value.op is Op.CONTIGUOUS
+        and value.args[0].dtype is f32
+    ):
+        return value.args[0]
+    return None
 
 
 @dataclass
@@ -503,8 +547,10 @@ __all__ = [
     "Names",
     "Scope",
     "address",
+    "adds_integers",
     "bounds_of",
     "count_uses",
+    "floats_of",
     "guarded",
     "integers_read",
     "is_per_lane",

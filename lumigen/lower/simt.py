@@ -446,8 +446,7 @@ def check_lanes(loops: Loops, threads: int, vectors: Vectors) -> None:
         raise NotRealised("a loop over threads in a task of one thread")
     if threads > 1 and "seq" in kinds:
         raise NotRealised("a loop over the last axis that no threads share")
-    dtypes = dtypes_of(vectors)
-    fits = loops.lane is not None and vectors_store(loops.stores, loops.lane, dtypes)
+    fits = loops.lane is not None and vectors_store(loops.stores, loops.lane, vectors)
     if loops.kind == "lanes" and not fits:
         raise NotRealised("vectors do not compute what is in a loop over lanes")
 
@@ -551,7 +550,7 @@ def _team(loops: Loops, region: Region, sizes: Schedule, teams: Teams) -> int:
     if teams.idle and folds and lane is not None and alone and many:
         return least_idle(vectors[0], teams)
     moved = moved_of(region, teams)
-    is_row = not loops.after and all(len(fold.axes) == 1 for fold in folds)
+    is_row = all(len(fold.axes) == 1 for fold in folds)
     if moved < teams.lane_bytes and is_row:
         most = -(-most * moved // (2 * teams.lane_bytes))
     return min(teams.warp, 1 << (most - 1).bit_length())

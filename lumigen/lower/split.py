@@ -333,8 +333,10 @@ def _along_rows(r: Reduce, pieces: _Pieces, count: int) -> tuple[Axis, int]:
     beside = extent_of(a for a in r.axes if a is not long).estimate()
     vectors = teams.threads * teams.held // 2 * 4 // teams.lane_bytes
     # a block in a column has four of the least stretches of lanes, as a line of memory has
-    wide = 4 * teams.stretch // teams.lane_bytes
-    held = vectors // wide if is_column else vectors * width_of(pieces.region, teams) // beside
+    wide, width = 4 * teams.stretch // teams.lane_bytes, width_of(pieces.region, teams)
+    if outer and -(-visited(r, r.axes[-1]) // width) <= teams.warp_vectors * teams.warp:
+        vectors //= teams.threads // teams.warp  # rows are a warp's, not a block's
+    held = vectors // wide if is_column else vectors * width // beside
     most = max(1, min(-(-long.extent.estimate() // count), held))
     unit = pieces.division.line if long is r.axes[-1] and not is_column else 1
     most = max(unit, most // unit * unit)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from lumigen.dtype import DType, f16, f32
+from lumigen.dtype import DType, f16, f32, i8, u8
 from lumigen.index import Axis, extent_of
 from lumigen.lower.bounds import assuming, held_in_steps
 from lumigen.lower.cascade import Cascade, Outer, find_cascade
@@ -157,8 +157,12 @@ def _not_rounded(e: Expr, element: DType) -> Expr:
 
 
 def _held_in(operands: tuple[Expr, ...], temporaries: DType) -> DType:
-    """The 16-bit type in which memory holds all that is read of the operands; else f32, which holds any of it."""
-    sources = [e.source for e in walk(operands) if isinstance(e, Read)]
+    """The 16-bit type in which memory holds all that is read of the operands; else f32, which holds any of it.
+
+    Integers of a byte are exact in each of these types.
+    """
+    reads = [e.source for e in walk(operands) if isinstance(e, Read)]
+    sources = [b for b in reads if b.dtype not in (i8, u8)]
     held = {temporaries if b.role is Role.TEMP and b.dtype is f32 else b.dtype for b in sources}
     element = held.pop() if len(held) == 1 else f32
     return element if element.is_float and element.bits == 16 else f32

@@ -12,10 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from lumigen.condition import Cmp
-from lumigen.dtype import DType, computed
 from lumigen.index import Axis, Ix, Lookup, ix
 from lumigen.lower.runs import vary, visited
-from lumigen.lower.scope import address, kernel_reductions, lanes_fit
+from lumigen.lower.scope import address, floats_of, kernel_reductions, lanes_fit
 from lumigen.lower.together import rows_together
 from lumigen.lower.widths import dtypes_of
 from lumigen.lower.window import windowed
@@ -43,7 +42,7 @@ def plan_sweeps(region: Region, machine: Machine) -> KernelPlan:
     merged, vectors = rows_together(merge_axes(region.stores), machine.teams), machine.vectors
     stores, where = _changed(merged, vectors)
     store, lane = stores[-1], lane_axis(stores[-1], vectors)
-    kind = lane_kind(stores, lane, dtypes_of(vectors), team=machine.teams is not None)
+    kind = lane_kind(stores, lane, vectors, team=machine.teams is not None)
     at = Around(vectors, machine.teams)
     reductions = [
         r
@@ -80,20 +79,19 @@ def _changed(
     return (changed,), asked
 
 
-def lane_kind(
-    stores: tuple[Store, ...], lane: Axis | None, dtypes: frozenset[DType], *, team: bool
-) -> str:
-    """How a loop over the last axis runs: over lanes if vectors of these dtypes compute all that is in it."""
-    if lane is not None and vectors_store(stores, lane, dtypes):
+def lane_kind(stores: tuple[Store, ...], lane: Axis | None, vectors: Vectors, *, team: bool) -> str:
+    """How a loop over the last axis runs: over lanes if vectors compute all that is in it."""
+    if lane is not None and vectors_store(stores, lane, vectors):
         return "lanes"
     return "threads" if team else "seq"
 
 
-def vectors_store(stores: tuple[Store, ...], lane: Axis, dtypes: frozenset[DType]) -> bool:
-    """Whether vectors of these dtypes along the lanes compute all that is stored."""
-    kinds = ((s.value.dtype, computed(s.dst.dtype)) for s in stores)
-    plain = all(value in dtypes and value is stored for value, stored in kinds)
-    return plain and lanes_fit([s.value for s in stores], lane, dtypes)
+def vectors_store(stores: tuple[Store, ...], lane: Axis, vectors: Vectors) -> bool:
+    """Whether vectors along the lanes compute all that is stored."""
+    dtypes = dtypes_of(vectors)
+    floats = [floats_of(s.value, s.dst.dtype, integers=vectors.integers) for s in stores]
+    found = [x for x in floats if x is not None and x.dtype in dtypes]
+    return len(found) == len(stores) and lanes_fit(found, lane, dtypes)
 
 
 def _seq(axes: tuple[Axis, ...], body: tuple[Step, ...]) -> tuple[Step, ...]:

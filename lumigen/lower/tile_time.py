@@ -89,7 +89,8 @@ def fastest(found: Sequence[Contraction], element: DType, machine: Gpu) -> tuple
         tiles, n = all_tiles(t), max(columns)
         full, rest = divmod(-(-tiles * parts // multiprocessors), t.blocks)
         busy = full * t.blocks + (max(rest, times.alone * t.blocks) if rest else 0)
-        multiplied = busy * t.rows * t.columns * k / parts * 100 / t.rate
+        deep = -(-k // parts // t.depth) * t.depth  # whole stages, zeros among them
+        multiplied = busy * t.rows * t.columns * deep * 100 / t.rate
         lines = min(t.rows, m) + min(t.columns, n)  # the rest is outside the operands
         brought = tiles * lines * k * element.itemsize
         blocks = min(tiles * parts, multiprocessors * t.blocks)
@@ -106,7 +107,9 @@ def fastest(found: Sequence[Contraction], element: DType, machine: Gpu) -> tuple
     choices = [(t, p) for t, last in most for p in range(1, last + 1)]
     tile, parts = min(choices, key=lambda choice: time(*choice))
     each = (count(tile, number) * parts if parts > 1 else 0 for number in range(len(found)))
-    return tuple(sizes_of(tile, parts_of) for parts_of in each)
+    steps = -(-k // parts // tile.depth)  # a shorter ring leaves room for more blocks
+    shorter = tile._replace(stages=min(tile.stages, max(2, steps)))
+    return tuple(sizes_of(shorter, parts_of) for parts_of in each)
 
 
 def _size(axes: Iterable[Axis]) -> int:

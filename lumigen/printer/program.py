@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from lumigen.errors import SourceLocation, as_word, printable
 from lumigen.program import (
+    SIDE_BY_SIDE,
     Argument,
     CounterArg,
     Group,
@@ -85,8 +86,8 @@ def _layout(layout: Panels | None) -> str:
         return ""
     strides = f"strides ({layout.n_stride}, {layout.k_stride})"
     base = f" from {layout.base}" if layout.base else ""
-    pairs = ", pairs of k" if layout.pairs else ""
-    return f" as panels of {layout.width}: {layout.n} x {layout.k}, {strides}{base}{pairs}"
+    side = f",{SIDE_BY_SIDE[layout.side]} of k" if layout.side > 1 else ""
+    return f" as panels of {layout.width}: {layout.n} x {layout.k}, {strides}{base}{side}"
 
 
 def _launch(launch: Launch) -> str:

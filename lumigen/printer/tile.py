@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from lumigen.dtype import f32
 from lumigen.index import Axis, Ix, ix
 from lumigen.ops import Op
+from lumigen.program import SIDE_BY_SIDE
 from lumigen.region import (
     Buffer,
     Carried,
@@ -316,7 +317,7 @@ def _tile(t: Streamed) -> str:
 def _operand(o: Operand) -> str:
     if o.stride is None or o.source is None:
         return show_expr(o.value) if o.value is not None else "nothing"
-    what = ("paired panels of" if o.pairs else "panels of") if o.panels else "strides"
+    what = f"panels of{SIDE_BY_SIDE[o.side]}" if o.panels else "strides"
     return f"{_place(o.source, o.base)} {what} ({o.stride}, {o.k_stride})"
 
 

@@ -17,14 +17,21 @@ from lumigen.files import read_regular
 from lumigen.frontend import Traced
 from lumigen.passes import Entries
 from lumigen.progress import Stages
+from lumigen.search import cluster
 from lumigen.search.book import NOTHING, Book, Found, book_of
+from lumigen.search.crew import ONE, Crew
 from lumigen.search.equal import LACKING, Equal, chosen, proposed
-from lumigen.search.fusing import fused
+from lumigen.search.flipping import flipped
 from lumigen.search.lanes import measuring_of, refusal
 from lumigen.search.shipped import shipped
 from lumigen.search.tune import News, Terms, tune
 from lumigen.target_row import Target
 
+FLIPPED = {  # what flips are, for people
+    "inlined": "values that are computed where they are read",
+    "apart": "regions that are not joined",
+    "in_order": "values that keep the order of their dimensions",
+}
 SCHEDULES = "schedules.json"  # of a project
 LEAST, MOST = 1.0, 7 * 86400.0  # seconds of a search
 MOST_SEED = 1 << 20
@@ -42,7 +49,7 @@ class Asked:
     seconds: float | None
     seed: int = 0
     cold: bool = False
-    workers: int = 1
+    crew: Crew = ONE
     numerics: Numerics | None = None
     spent: float = 0.0
     algebra: str = ""
@@ -94,12 +101,12 @@ class Asked:
             at.step("tune", int(news.seconds), int(seconds), as_text(news))
 
         with at.stage("tune"):
-            terms = Terms(seconds, os.cpu_count() or 1, self.seed, self.cold, self.workers)
+            terms = Terms(seconds, os.cpu_count() or 1, self.seed, self.cold, self.crew)
             begun = monotonic()
-            inlined = fused(entries, target, measuring, dtype, terms)
+            flips = flipped(entries, target, measuring, dtype, terms)
             terms = replace(terms, spent=self.spent + monotonic() - begun)
-            inlines = Book({}, inlined=inlined).inlines if inlined else None
-            found = tune(entries, target, measuring, dtype, terms, tell, inlines)
+            given = Book({}, flipped=flips).flips
+            found = tune(entries, target, measuring, dtype, terms, tell, given)
         for note in found.notes:
             at.say(note)
         if found.faster:
@@ -115,9 +122,9 @@ class Asked:
                 f"the search was too short for {', '.join(found.unreached)}: these run as without one, "
                 "and are searched next time"
             )
-        if inlined:
-            at.say(f"values that are computed where they are read, by the search: {len(inlined)}")
-        return replace(found.book, story=found.story, algebra=self.algebra, inlined=inlined)
+        for kind, keys in flips.items():
+            at.say(f"{FLIPPED[kind]}, by the search: {len(keys)}")
+        return replace(found.book, story=found.story, algebra=self.algebra, flipped=flips)
 
 
 def _fired(rule: str, blocks: int) -> str:
@@ -156,13 +163,15 @@ def asked_for(
     seed: int | None = None,
     *,
     cold: bool = False,
-    workers: int = 1,
+    crew: Crew = ONE,
     numerics: str | None = None,
+    op: str = "compile",
 ) -> Asked:
-    """What was asked, or BadArgument."""
+    """What was asked of `op`, or BadArgument."""
+    time = "time" if op == "tune" else "tune"  # as the command calls it
 
     def refused(name: str, value: str, expected: str) -> BadArgument:
-        return BadArgument(op="compile", name=name, value=value, expected=expected)
+        return BadArgument(op=op, name=name, value=value, expected=expected)
 
     if seconds is not None and file is not None:
         raise refused("tune", "given with schedules", "one of the two: a search, or what one found")
@@ -174,18 +183,22 @@ def asked_for(
         raise refused("seed", str(seed), f"a number, 0 to {MOST_SEED}")
     if seconds is not None:
         if not LEAST <= seconds <= MOST:
-            raise refused("tune", f"{seconds:g}", f"seconds, {LEAST:g} to {MOST:g}")
+            raise refused(time, f"{seconds:g}", f"seconds, {LEAST:g} to {MOST:g}")
         if lacking := refusal(target):
-            raise refused(f"tune for {target.text}", "measured here", lacking)
+            raise refused(f"{time} for {target.text}", "measured here", lacking)
     measuring = measuring_of(target)
-    if measuring is not None and workers > 1 and workers > measuring.workers():
-        raise refused("workers", str(workers), f"no more than measure here: {measuring.workers()}")
+    if measuring is not None and crew.count > 1 and crew.count > measuring.workers():
+        most = f"no more than measure here: {measuring.workers()}"
+        raise refused("workers", str(crew.count), most)
+    if crew.address and not cluster.is_here():
+        lacking = "it with Ray: pip install 'lumigen[ray]'"
+        raise refused("workers", crew.address, lacking)
     named = [n.value for n in Numerics]
     if numerics is not None and numerics not in named:
         raise refused("numerics", numerics, f"one of {', '.join(named)}")
     given = NOTHING if file is None else _read(Path(file))
     allowed = None if numerics is None else Numerics(numerics)
-    return Asked(given, seconds, seed or 0, cold, workers, allowed)
+    return Asked(given, seconds, seed or 0, cold, crew, allowed)
 
 
 def _read(path: Path) -> Book:

@@ -9,22 +9,24 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any
 
 from lumigen.algebra.numerics import Numerics
 from lumigen.errors import BadArgument
-from lumigen.index import Dim
 from lumigen.lower.devices import Device
+from lumigen.lower.flips import Flips
 from lumigen.lower.plan_region import Candidate
 from lumigen.printer.plan import show as show_plan
 from lumigen.printer.region import show
 from lumigen.region import Region
 from lumigen.schedule import Schedule
-from lumigen.search.choice import Choice, candidate_of
+from lumigen.search.choice import Choice, candidate_of, dims_of
 from lumigen.search.story import Story
 
 FORMAT = 1
+KINDS = tuple(f.name for f in fields(Flips))  # of flips, as a file calls them
 NO_CHOICE = (  # of what says none
     ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError,
 )  # fmt: skip
@@ -46,19 +48,23 @@ class Book:
 
     `shipped` ones came with lumigen: they are asked after the others, and are no part of its text.
 
-    `algebra` says by which numerics the model was rewritten before; empty: it was not. `inlined` are the keys of
-    regions whose results are computed where they are read, though the heuristic stores them.
+    `algebra` says by which numerics the model was rewritten before; empty: it was not. `flipped` are the keys of
+    canonical regions of which a decision is not the heuristic's, by the fields of Flips.
     """
 
     found: Mapping[str, Found]
     story: Story | None = field(default=None, compare=False, repr=False)
     shipped: Mapping[str, Found] = field(default_factory=dict[str, Found])
     algebra: str = ""
-    inlined: tuple[str, ...] = ()
+    flipped: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
-    def inlines(self, canonical: Region) -> bool:
-        """Whether a value is computed where it is read, by the canonical region that would store it."""
-        return key_of(canonical) in self.inlined
+    @property
+    def flips(self) -> Flips:
+        """The decisions about whole graphs that are not the heuristic's."""
+        return Flips(**{kind: partial(self._has, kind) for kind in self.flipped})
+
+    def _has(self, kind: str, canonical: Region) -> bool:
+        return key_of(canonical) in self.flipped[kind]
 
     def pick(self, device: Device, canonical: Region, named: Region) -> Candidate | None:
         """The candidate that a region runs as; None where the book has none that is legal."""
@@ -75,7 +81,7 @@ class Book:
     @property
     def is_empty(self) -> bool:
         """Whether a model compiles as without it."""
-        return not self.found and not self.algebra and not self.inlined
+        return not self.found and not self.algebra and not self.flipped
 
     @property
     def digest(self) -> str:
@@ -88,7 +94,8 @@ NOTHING = Book({})
 
 def plan_key(found: Candidate) -> str:
     """What tells the plan of a candidate from all others: a number in a space may be another plan's later."""
-    texts = [show_plan(kernel) for kernel in found.plan.kernels]
+    each = (found, *(other for _, other in found.bounded))
+    texts = [show_plan(kernel) for one in each for kernel in one.plan.kernels]
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
 
 
@@ -102,7 +109,7 @@ def _is_still(found: Found, canonical: Region, device: Device) -> bool:
 
 def key_of(region: Region) -> str:
     """What tells a canonical region from all others."""
-    facts = [f"{d.name} {d.lo} {d.hi} {d.multiple_of} {d.estimate}" for d in _dims(region)]
+    facts = [f"{d.name} {d.lo} {d.hi} {d.multiple_of} {d.estimate}" for d in dims_of(region)]
     return hashlib.sha256("\n".join([show(region), *facts]).encode()).hexdigest()[:32]
 
 
@@ -114,8 +121,10 @@ def text_of(book: Book) -> str:
     ]
     body = ",\n".join(rows)
     algebra = f'  "algebra": {json.dumps(book.algebra)},\n' if book.algebra else ""
-    inlined = f'  "inlined": {json.dumps(book.inlined)},\n' if book.inlined else ""
-    return f'{{\n  "format": {FORMAT},\n{algebra}{inlined}  "regions": {{\n{body}\n  }}\n}}\n'
+    flipped = "".join(
+        f'  "{k}": {json.dumps(book.flipped[k])},\n' for k in KINDS if book.flipped.get(k)
+    )
+    return f'{{\n  "format": {FORMAT},\n{algebra}{flipped}  "regions": {{\n{body}\n  }}\n}}\n'
 
 
 def book_of(text: str, where: str) -> Book:
@@ -125,8 +134,8 @@ def book_of(text: str, where: str) -> Book:
         regions = {FORMAT: whole["regions"]}[whole["format"]]
         found = {str(key): found_of(o) for key, o in regions.items()}
         algebra = str(whole.get("algebra", ""))
-        inlined = tuple(map(str, whole.get("inlined", ())))
-        return Book(found, algebra=algebra and Numerics(algebra).value, inlined=inlined)
+        flipped = {k: tuple(map(str, whole[k])) for k in KINDS if whole.get(k)}
+        return Book(found, algebra=algebra and Numerics(algebra).value, flipped=flipped)
     except NO_CHOICE as why:
         expected = "a file that a search has written, as schedules.json of a project"
         raise BadArgument(op="compile", name="schedules", value=where, expected=expected) from why
@@ -149,7 +158,12 @@ def object_of_choice(c: Choice) -> dict[str, Any]:
         "plans": c.plans,
         "schedules": [_schedule_object(s) for s in c.schedules],
         **({"special": [_schedule_object(s) for s in c.special]} if c.special else {}),
+        **({"bounded": [_bounded_object(*b) for b in c.bounded]} if c.bounded else {}),
     }
+
+
+def _bounded_object(most: Iterable[tuple[str, int]], choice: Choice) -> dict[str, Any]:
+    return {"most": dict(most), **object_of_choice(choice)}
 
 
 def _schedule_object(s: Schedule) -> dict[str, Any]:
@@ -171,17 +185,14 @@ def choice_of(o: Any) -> Choice:
     first = int(o["first"])
     if first < 0 or any(min(p) < 0 for p in plans):
         raise ValueError("a number below zero")
-    return Choice(first, plans, schedules, special)
+    bounded = tuple(
+        (tuple((str(n), int(most)) for n, most in b["most"].items()), choice_of(b))
+        for b in o.get("bounded", [])
+    )
+    return Choice(first, plans, schedules, special, bounded)
 
 
 def _schedule(o: Any) -> Schedule:
     tile = tuple(sorted((str(k), int(v)) for k, v in o["tile"].items()))
     place = tuple(sorted((str(k), str(v)) for k, v in o["place"].items()))
     return Schedule(str(o["builder"]), tile, place, tuple(map(_schedule, o.get("parts", []))))
-
-
-def _dims(region: Region) -> list[Dim]:
-    """The dims of all that is read and stored, by name."""
-    buffers = (*region.reads(), *(s.dst for s in region.stores))
-    atoms = {a for b in buffers for extent in b.dims for a in extent.atoms()}
-    return sorted((a for a in atoms if isinstance(a, Dim)), key=lambda d: d.name)

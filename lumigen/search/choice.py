@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TypeVar
 
+from lumigen.condition import Cmp, less
+from lumigen.index import Dim, ix
 from lumigen.lower.devices import Device
 from lumigen.lower.plan_region import Candidate
 from lumigen.lower.space import plans_near
@@ -24,13 +26,15 @@ T = TypeVar("T")
 class Choice:
     """`first` counts the candidates that a space begins with; `plans` are (kernel, which of the plans near its own).
 
-    `special` are the schedules of kernels of architectures, as those of a Candidate.
+    `special` are the schedules of kernels of architectures, as those of a Candidate. `bounded` are choices that run
+    instead where no dim is greater than is said of it, by name.
     """
 
     first: int
     plans: tuple[tuple[int, int], ...]
     schedules: tuple[Schedule, ...]
     special: tuple[Schedule, ...] = ()
+    bounded: tuple[tuple[tuple[tuple[str, int], ...], Choice], ...] = ()
 
 
 def beginnings(region: Region, device: Device) -> Iterator[Choice]:
@@ -52,7 +56,23 @@ def candidate_of(choice: Choice, region: Region, device: Device) -> Candidate | 
         found = replace(found, plan=replace(found.plan, kernels=kernels))
     if found is None or len(found.plan.kernels) != len(choice.schedules):
         return None
-    return replace(found, schedules=choice.schedules, special=choice.special)
+    dims = {d.name: d for d in dims_of(region)}
+    bounded: list[tuple[tuple[Cmp, ...], Candidate]] = []
+    for most, other in choice.bounded:
+        own = candidate_of(other, region, device)
+        if own is None or not all(name in dims for name, _ in most):
+            return None
+        bounded.append((tuple(less(ix(dims[name]), n + 1) for name, n in most), own))
+    return replace(
+        found, schedules=choice.schedules, special=choice.special, bounded=tuple(bounded)
+    )
+
+
+def dims_of(region: Region) -> list[Dim]:
+    """The dims of all that is read and stored, by name."""
+    buffers = (*region.reads(), *(s.dst for s in region.stores))
+    atoms = {a for b in buffers for extent in b.dims for a in extent.atoms()}
+    return sorted((a for a in atoms if isinstance(a, Dim)), key=lambda d: d.name)
 
 
 def near(
@@ -62,10 +82,11 @@ def near(
     found = candidate_of(choice, region, device)
     if found is None:
         return
-    variants = [v.sizes for v in device.variants(found, architectures)]
-    for number, sizes in enumerate(variants):
-        for other in device.builders[sizes.builder].near(found.plan.kernels[0], sizes):
-            yield replace(choice, special=(*variants[:number], other, *variants[number + 1 :]))
+    variants = tuple(device.variants(found, architectures))
+    own = tuple(v.sizes for v in variants)
+    for number, v in enumerate(variants):
+        for other in device.builders[v.sizes.builder].near(found.plan.kernels[v.kernel], v.sizes):
+            yield replace(choice, special=(*own[:number], other, *own[number + 1 :]))
     for kernel, (plan, sizes) in enumerate(zip(found.plan.kernels, choice.schedules, strict=True)):
         builder = device.builders.get(sizes.builder)
         for other in builder.near(plan, sizes) if builder else ():

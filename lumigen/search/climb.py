@@ -18,6 +18,7 @@ from random import Random
 from time import monotonic
 
 from lumigen.condition import Cmp
+from lumigen.errors import VerifyFailed
 from lumigen.index import Dim
 from lumigen.lower.devices import Device
 from lumigen.plan import Illegal
@@ -70,19 +71,31 @@ class Space:
         found = candidate_of(choice, region, self.device)
         if found is None:
             return Illegal("the space has no such plan")
-        built = self.device.realise(found)
+        try:
+            built = self.device.realise(found)
+        except (
+            VerifyFailed
+        ) as why:  # a fault of the space's, which is no reason to lose the rest of it
+            return Illegal(str(why).partition(f" {why.advice}")[0])
         if isinstance(built, Illegal):
             return built
         here = [a for a in self.architectures if a in self.features]
-        variants = [*self.device.variants(found, here)]
+        bounded = [*self.device.bounded(found, built, here)]
+        if (refused := next((v for v in bounded if isinstance(v, Illegal)), None)) is not None:
+            return refused
+        of_dims = [v for v in bounded if not isinstance(v, Illegal)]
+        variants = [*self.device.variants(found, here), *of_dims]
         general = [*zip(found.plan.kernels, found.schedules, built, strict=True)]
         first: list[Running] = general
         out: dict[TileProgram, None] = {}
         for number, dims in enumerate(self.samples):
-            own = next((v for v in variants if _hold(v.conditions, dims)), None)
-            kernels = general if own is None else [(found.plan.kernels[0], own.sizes, own.built)]
+            own = {v.kernel: v for v in reversed(variants) if _hold(v.conditions, dims)}
+            kernels = [
+                (own[i].plan, own[i].sizes, own[i].built) if i in own else each
+                for i, each in enumerate(general)
+            ]
             out.update(dict.fromkeys(b.program for _, _, b in kernels))
-            first = kernels if number == 0 or own is not None else first
+            first = kernels if number == 0 or own else first
         return Realised(tuple(out), features_of(first, self.workers))
 
     def first(self, region: Region) -> Choice:

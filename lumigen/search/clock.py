@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from time import monotonic
 
+LESS = 0.8  # of what was expected, where one took less
+
 
 @dataclass
 class Clock:
-    """What kernels and trials have taken at most so far is what the next ones are expected to take."""
+    """What kernels have taken at most of late, and trials ever, is what the next ones are expected to take."""
 
     end: float  # on the clock of `monotonic`
     threads: int  # that compile at the same time
@@ -21,7 +23,7 @@ class Clock:
     def built(self, kernels: int, seconds: float) -> None:
         """So many kernels were compiled."""
         if kernels:
-            self.kernel = max(self.kernel, seconds / -(-kernels // self.threads))
+            self.kernel = max(LESS * self.kernel, seconds / -(-kernels // self.threads))
 
     def ran(self, seconds: float) -> None:
         """A trial was run."""
@@ -29,12 +31,16 @@ class Clock:
 
     def made(self, seconds: float) -> None:
         """A model was put together."""
-        self.model = max(self.model, seconds)
+        self.model = max(LESS * self.model, seconds)
 
     def fits(self, kernels: int, trials: int) -> bool:
         """Whether these can be compiled and run in time."""
         rounds = -(-kernels // self.threads)
         return rounds * self.kernel + trials * self.model < self.left(trials)
+
+    def trials(self) -> int:
+        """How many trials have time before those at the end."""
+        return int(self.left(0) / self.trial) if self.trial else 0
 
     def left(self, trials: int) -> float:
         """Seconds that are left for compiling before so many trials and those at the end."""

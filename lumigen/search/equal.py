@@ -17,6 +17,7 @@ from time import monotonic
 from lumigen.algebra.numerics import Numerics
 from lumigen.algebra.process import SECONDS, answers
 from lumigen.algebra.rewriting import ModelBlocks, rewritten
+from lumigen.algebra.rules import RULES
 from lumigen.algebra.variants import bounded, rule_set
 from lumigen.dtype import DType, f32
 from lumigen.frontend import Traced
@@ -75,13 +76,15 @@ def proposed(
 
 
 def described(each: Sequence[Equal]) -> str:
-    """Which rules make each program, for `show`."""
+    """Which rules make each program, for `show`, with what each matches and what it makes of that."""
+    sides = {rule.name: f"{rule.find} = {rule.put}" for rule in RULES}
     lines: list[str] = []
     for one in each:
+        part = f"{one.gain:.1%} of the time of the model as it is, as estimated"
         lines.append(
-            f"{one.algebra}: takes {one.gain:.1%} of the model's time, as estimated, by these rules"
+            f"{one.algebra}: an equal program takes {part}. Its rules, by how many blocks:"
         )
-        lines += [f"  {n} x {rule}" for rule, n in (one.rules or {}).items()]
+        lines += [f"  {n} x {rule}: {sides[rule]}" for rule, n in (one.rules or {}).items()]
     return "\n".join(lines) or "no rule finds an equal program that is less work"
 
 

@@ -16,12 +16,12 @@ HALVINGS = 16
 
 
 def samples_of(
-    program: Program, kernels: Mapping[str, LoweredKernel], memory: int
+    program: Program, kernels: Mapping[str, LoweredKernel], memory: int, much: float = MUCH
 ) -> tuple[Dims, ...]:
-    """For each of SAMPLES the dims of an entry; the last are as great as memory and time allow."""
+    """For each of SAMPLES the dims of an entry; the last are as great as memory and `much` of the usual work allow."""
     usual = typical(program)
     least = {d: -(-d.lo // d.multiple_of) * d.multiple_of for d in program.dims}
-    most = MUCH * work(program, kernels, usual)
+    most = much * work(program, kernels, usual)
     for dims in _between(usual):
         if work(program, kernels, dims) <= most and _bytes(program, dims) <= memory:
             return (usual, least, dims)

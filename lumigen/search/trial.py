@@ -21,8 +21,9 @@ from typing import Self
 from lumigen.lower.assemble import LoweredKernel, LoweredModel
 from lumigen.measuring import Measuring, Ready
 from lumigen.program import KernelParameter
+from lumigen.search.crew import ONE, Crew, TrialWorker
 from lumigen.search.jobs import Job, Samples, Timed
-from lumigen.search.process import FIRST, Worker
+from lumigen.search.process import FIRST
 from lumigen.target_row import Target
 from lumigen.tile import TileProgram
 
@@ -49,7 +50,7 @@ class Trials:
         *,
         seed: int = 0,
         cold: bool = False,
-        workers: int = 1,
+        crew: Crew = ONE,
     ) -> None:
         self.measuring, self.samples, self.threads, self.seed = measuring, samples, threads, seed
         self.features, self.took = measuring.features(), took
@@ -57,13 +58,15 @@ class Trials:
         self.first: list[Job] = []  # what later ones are compared with
         self.built: dict[Content, Ready | None] = {}
         self.folder = tempfile.TemporaryDirectory(prefix="lumigen-search-")
-        told = (target.text, str(threads), str(cold))
-        self.crew = [
-            Worker(Path(self.folder.name) / str(n), (*told, str(n))) for n in range(workers)
-        ]
+        place = Path(self.folder.name)
+        try:
+            self.crew = crew.hired(place, target, threads, measuring, cold=cold)
+        except BaseException:
+            self.folder.cleanup()
+            raise
         self.lost: list[str] = []  # the last words of workers that are left out
         self.lock = Lock()
-        self.free: Queue[Worker] = Queue()
+        self.free: Queue[TrialWorker] = Queue()
         for worker in self.crew:
             self.free.put(worker)
 
@@ -139,7 +142,7 @@ class Trials:
         """A first trial with its data, on each worker: what later ones are compared with."""
         first = replace(job, is_first=True)
 
-        def ran(worker: Worker) -> Timed | None:
+        def ran(worker: TrialWorker) -> Timed | None:
             return worker.run(first, self.limit)
 
         with ThreadPoolExecutor(len(self.crew)) as pool:
@@ -175,7 +178,7 @@ class Trials:
                 return None
         return None
 
-    def _left_out(self, worker: Worker) -> bool:
+    def _left_out(self, worker: TrialWorker) -> bool:
         with self.lock:
             if len(self.crew) > 1:
                 self.crew.remove(worker)

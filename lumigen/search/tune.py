@@ -18,23 +18,25 @@ from lumigen.dtype import DType
 from lumigen.errors import LoweringFailed
 from lumigen.lower.assemble import CutUp, LoweredModel
 from lumigen.lower.devices import Device
-from lumigen.lower.partition import Inlines
+from lumigen.lower.flips import HEURISTIC, Flips
 from lumigen.measuring import Measuring
 from lumigen.passes import Entries
 from lumigen.region import Region
 from lumigen.search import winners
 from lumigen.search.batches import TrialBatches
 from lumigen.search.book import NOTHING, Book, Found, key_of, plan_key
+from lumigen.search.bounded import bounded
 from lumigen.search.choice import Choice, candidate_of
 from lumigen.search.climb import Climb, Rank, Space, Times, is_better, mean
 from lumigen.search.clock import Clock
+from lumigen.search.crew import ONE, Crew
 from lumigen.search.features import Workers, tasks_at_once
 from lumigen.search.history import History
-from lumigen.search.jobs import Samples
+from lumigen.search.jobs import Samples, Timed
 from lumigen.search.least import least_of, probed
 from lumigen.search.models import Choices, Search, Seen, model_of, of_regions
 from lumigen.search.remembering import remembering
-from lumigen.search.samples import samples_of, typical
+from lumigen.search.samples import MUCH, samples_of, typical
 from lumigen.search.story import Attempt, RegionStory, Story
 from lumigen.search.trial import Trials
 from lumigen.target import TARGETS
@@ -44,6 +46,7 @@ UNBEATEN = "nothing was faster than the heuristic's choice"
 SHARE = 0.005  # of a model's time: regions of less are left as they are
 CONFIRMED, ENOUGH = 5, 3  # runs of what was found and of the heuristic's in alternation; the fewest
 DATA = 1 << 25  # bytes of random data for each second of a search: more takes too long to make
+TRIAL = 1 / 60  # of a search's time that a trial may take, if that depends on the dims
 WHOLE_LOSS = 0.01  # of a model's time that is noise
 
 
@@ -51,14 +54,14 @@ WHOLE_LOSS = 0.01  # of a model's time that is noise
 class Terms:
     """What a search is given: seconds, threads that compile or run, which random data, if caches are cold.
 
-    Of the seconds some may be `spent`. `workers` measure at the same time.
+    Of the seconds some may be `spent`. `crew` measures at the same time.
     """
 
     seconds: float
     threads: int
     seed: int = 0
     cold: bool = False
-    workers: int = 1
+    crew: Crew = ONE
     spent: float = 0.0
 
 
@@ -121,10 +124,10 @@ class _Searched:
         target: Target,
         dtype: DType,
         features: Collection[str],
-        inlines: Inlines | None,
+        flips: Flips,
     ) -> _Searched:
         device = remembering(TARGETS[target.name].device)
-        cut = CutUp.of(entries, device, dtype, target.architectures, None, inlines)
+        cut = CutUp.of(entries, device, dtype, target.architectures, None, flips)
         make = partial(model_of, cut, device)
         plain = make({})
         regions = {key_of(k.of): k.of for k in plain.kernels if k.of is not None}
@@ -143,7 +146,7 @@ def tune(
     dtype: DType,
     terms: Terms,
     tell: Callable[[News], None] = lambda _: None,
-    inlines: Inlines | None = None,
+    flips: Flips = HEURISTIC,
 ) -> Tuned:
     """What each region of the entries runs as, found in about so many seconds, for this machine with its threads.
 
@@ -152,8 +155,8 @@ def tune(
     another day, after it was measured again.
     """
     begun, notes = monotonic(), list[str]()
-    clock = Clock(begun + terms.seconds - terms.spent, terms.threads, 2 * CONFIRMED + 1)
-    model = _Searched.of(entries, target, dtype, measuring.features(), inlines)
+    clock = Clock(begun + terms.seconds - terms.spent, terms.threads, 2 * ENOUGH + 1)
+    model = _Searched.of(entries, target, dtype, measuring.features(), flips)
     place = winners.Kept.of(measuring, terms.threads, model.regions, cold=terms.cold)
     known = winners.known(place, terms.seconds, notes.append)
     if known.are_of_today and len(known.book.found) == len(model.regions):
@@ -163,7 +166,7 @@ def tune(
     least = least_of(model.plain, samples, measuring.features(), limits)
     with _trials(target, measuring, samples, terms, clock) as trials:
         search = Search(model.make, trials)
-        before = _begin(search, model, clock)
+        before = _begin(search, model, clock, terms.seconds, measuring)
         dims = [d for each in trials.samples.values() for d in each]
         workers = Workers(tasks_at_once(model.device.machine, terms.threads), limits)
         space = Space(model.device, target.architectures, measuring.features(), dims, workers)
@@ -182,6 +185,7 @@ def tune(
         trials.alone()
         chosen = {c.region: c.best for c in climbs if is_better(c.seconds, c.before)}
         old = faster(known.book).found
+        chosen |= bounded(search, climbs, clock.trials())
         chosen |= {r: old[k].choice for k, r in model.regions.items() if k in old}
         found = _confirmed(search, chosen, terms.seed + 1, clock, model.device)
     unreached = {key_of(c.region): model.names[c.region] for c in climbs if c.tried == 0}
@@ -199,11 +203,16 @@ def tune(
     )
 
 
-def samples_in(seconds: float, model: LoweredModel, measuring: Measuring) -> Samples:
-    """Where entries are measured in a search of so many seconds: as far as data has room, and time to be made."""
+def samples_in(
+    seconds: float, model: LoweredModel, measuring: Measuring, much: float = MUCH
+) -> Samples:
+    """Where entries are measured in a search of so many seconds: as far as data has room, and time to be made.
+
+    Nowhere do they have more than `much` of the usual work.
+    """
     kernels = {k.name: k for k in model.kernels}
     memory = min(measuring.memory(), int(DATA * seconds))
-    return {p.entry: samples_of(p, kernels, memory) for p in model.programs}
+    return {p.entry: samples_of(p, kernels, memory, much) for p in model.programs}
 
 
 def _trials(
@@ -217,7 +226,7 @@ def _trials(
         clock.built,
         seed=terms.seed,
         cold=terms.cold,
-        workers=terms.workers,
+        crew=terms.crew,
     )
 
 
@@ -280,23 +289,36 @@ def faster(book: Book) -> Book:
     return Book({key: f for key, f in book.found.items() if f.seconds < f.before})
 
 
-def _begin(search: Search, model: _Searched, clock: Clock) -> Mapping[Region, Times]:
-    """The seconds of all regions by the heuristic."""
+def _begin(
+    search: Search, model: _Searched, clock: Clock, seconds: float, measuring: Measuring
+) -> Mapping[Region, Times]:
+    """The seconds of all regions by the heuristic, at dims at which a trial leaves time for many others."""
     trials = search.trials
-    (job,) = trials.build([model.plain])
-    timed = None if job is None else trials.begin(job)
-    if job is not None and timed is None:  # perhaps for want of memory
-        trials.samples = {entry: each[:1] for entry, each in trials.samples.items()}
-        timed = trials.begin(replace(job, samples=trials.samples))
+    usual = {entry: each[:1] for entry, each in trials.samples.items()}
+    timed = _second(search, model, clock, usual)
     if timed is None:
         what = f"the model does not run before anything is searched: {trials.said()}"
         raise LoweringFailed(step="tune", what=what)
-    again = None if job is None else trials.run(replace(job, samples=trials.samples))
+    much = min(MUCH, max(1.0, seconds * TRIAL / timed.whole))
+    trials.samples = samples_in(seconds, model.plain, measuring, much)
+    again = _second(search, model, clock, trials.samples)
+    if again is None:  # perhaps for want of memory
+        trials.samples = usual
+    return of_regions(model.plain, again or timed)
+
+
+def _second(search: Search, model: _Searched, clock: Clock, samples: Samples) -> Timed | None:
+    """What a second run of the model at these dims takes, as the first one makes its data; None: it does not run."""
+    (job,) = search.trials.build([model.plain])
+    timed = None if job is None else search.trials.begin(replace(job, samples=samples))
+    if job is None or timed is None:
+        return None
+    again = search.trials.run(replace(job, samples=samples))
     if again is None or again.wrong:
         raise LoweringFailed(step="tune", what="the model gives other results in a second run")
-    clock.data = max(0.0, timed.whole - again.whole)
+    clock.data = max(clock.data, timed.whole - again.whole)
     clock.ran(again.whole)
-    return of_regions(model.plain, again)
+    return again
 
 
 def _climbs(

@@ -106,15 +106,15 @@ def broken_read(b: Buffer, facts: Facts) -> Iterator[str]:
         yield f"{b} is read before it is written"
 
 
-def broken_tile(b: Buffer, facts: Facts) -> Iterator[str]:
+def broken_tile(b: Buffer, facts: Facts, dtype: DType = f32) -> Iterator[str]:
     yield from broken_use(b, facts)
-    if b.role is not Role.SCRATCH or b.dtype is not f32:
-        yield f"{b} is no f32 scratch"
+    if b.role is not Role.SCRATCH or b.dtype is not dtype:
+        yield f"{b} is no {dtype} scratch"
 
 
-def broken_packed(b: Buffer, facts: Facts, *, stored: bool) -> Iterator[str]:
+def broken_packed(b: Buffer, facts: Facts, dtype: DType = f32, *, stored: bool) -> Iterator[str]:
     """Rows of a product: packed or, if they may be just `stored`, written."""
-    yield from broken_tile(b, facts)
+    yield from broken_tile(b, facts, dtype)
     if b not in facts.packed:
         yield from broken_read(b, facts) if stored else (f"{b} is not packed yet",)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lumigen.dtype import bf16, f32
+from lumigen.dtype import bf16, f32, i8, i32
+from lumigen.program import PAIR, QUAD
 from lumigen.tile import Contract, ForTile, Mma
 from lumigen.verify.facts import (
     Facts,
@@ -50,20 +51,24 @@ def broken_fragments(s: Contract | ForTile, facts: Facts, scope: FactScope) -> I
 def broken_product(s: Mma, facts: Facts, scope: FactScope) -> Iterator[str]:
     indices = (s.acc_at, s.acc_stride, s.a_at, s.rows, s.cols, s.k, s.accumulate)
     yield from broken_indices(indices, facts, scope)
-    yield from broken_operand(s.b, facts, scope, ())
+    yield from broken_operand(s.b, facts, scope, (), (i8 if s.element.is_int else f32,))
     yield from broken_use(s.acc, facts)
     if s.a_stride is not None:
         yield from broken_indices((s.a_stride,), facts, scope)
         yield from broken_use(s.a, facts)
     else:
-        yield from broken_packed(s.a, facts, stored=s.is_row)
-    if s.acc.dtype is not f32:
+        yield from broken_packed(
+            s.a, facts, s.element if s.element.is_int else f32, stored=s.is_row
+        )
+    if s.acc.dtype is not (i32 if s.element.is_int else f32):
         yield f"products of {s.acc.dtype}"
     for b in (s.a, s.b.source):
         if b in facts.packed and facts.packed[b] is not s.element:
             yield f"{b} was packed as {facts.packed[b]} and is multiplied as {s.element}"
-    if s.b.pairs and s.element is not bf16 and s.rows.bounds()[1] != 1:
+    if s.b.side == PAIR and s.element is not bf16 and s.rows.bounds()[1] != 1:
         yield f"pairs that are multiplied as {s.element}"
+    if (s.b.side == QUAD) is not s.element.is_int:
+        yield f"{s.b.side} k side by side that are multiplied as {s.element}"
     row_from_zero = s.is_row and s.b.k_stride == 1 and s.accumulate == 0
     if not (s.b.panels or s.b.stride == 1 or row_from_zero):
         yield f"columns {s.b.stride} apart, with no panels"

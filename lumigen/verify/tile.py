@@ -10,12 +10,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from lumigen.condition import Cmp
-from lumigen.dtype import computed, f32, f64, i64
+from lumigen.dtype import DType, computed, f32, f64, i8, i32, i64, u8
 from lumigen.errors import VerifyFailed
 from lumigen.index import is_nonnegative, ix
+from lumigen.ops import Op
 from lumigen.region import (
     Buffer,
     Local,
+    Prim,
     Role,
 )
 from lumigen.tile import (
@@ -81,7 +83,7 @@ from lumigen.verify.facts import (
 )
 from lumigen.verify.native import broken_native
 from lumigen.verify.products import broken_fragments, broken_product
-from lumigen.verify.value import broken_operand, broken_value, is_of_names
+from lumigen.verify.value import VECTORS, broken_operand, broken_value, is_of_names
 
 
 def verify(program: TileProgram, after: str = "verify") -> TileProgram:
@@ -346,9 +348,11 @@ def _broken_matrix(s: Stmt, facts: Facts, scope: FactScope) -> Iterator[str]:
             at = broken_index(s.at, facts, scope, alike=False)  # of the first lane
             yield from (*broken_use(s.source, facts), *at)
         case Pack():
-            yield from broken_tile(s.dst, facts)
+            yield from broken_tile(s.dst, facts, _packed_as(s.element))
             yield from broken_indices((s.at, s.row_lo, s.row_hi, s.k_lo, s.k_hi), facts, scope)
-            yield from broken_operand(s.operand, facts, scope, (s.row, s.k))
+            yield from broken_operand(
+                s.operand, facts, scope, (s.row, s.k), (_packed_as(s.element),)
+            )
             yield from broken_size(s.dst, s.at + (s.row_hi - s.row_lo) * (s.k_hi - s.k_lo), scope)
         case PackColumns():
             yield from broken_tile(s.dst, facts)
@@ -513,7 +517,8 @@ def _broken_accumulate(s: Accumulate, facts: Facts, scope: FactScope) -> Iterato
 
 def _broken_store(s: StoreTile, facts: Facts, scope: FactScope) -> Iterator[str]:
     yield from broken_use(s.dst, facts)
-    yield from broken_value(s.value, facts, scope, s.lanes)
+    stored = (i8, u8, i32) if s.lanes is not None and s.dst.dtype.is_int else VECTORS
+    yield from broken_value(s.value, facts, scope, s.lanes, stored)
     if len(s.at) != len(s.dst.dims):
         yield f"{len(s.at)} indices for {len(s.dst.dims)} dims"
         return
@@ -527,7 +532,7 @@ def _broken_store(s: StoreTile, facts: Facts, scope: FactScope) -> Iterator[str]
         flat = flat * extent + i
     if s.lanes is not None and flat.coefficient(s.lanes) is None:
         yield f"{flat} is not affine in the lanes"
-    if s.lanes is not None and computed(s.dst.dtype) not in (f32, f64):
+    if s.lanes is not None and not _in_vectors(s):
         yield f"lanes of {s.dst.dtype}"
     if s.value.dtype is not s.dst.dtype and not (s.value.dtype.is_float and s.dst.dtype.is_float):
         yield f"a value of {s.value.dtype} in a buffer of {s.dst.dtype}"
@@ -553,3 +558,17 @@ def _broken_native(
     if any(never(Cmp(s.place.extent - n), scope.given) for n in counts):
         yield f"{counts} of {s.place.extent} places"
     yield from broken_value(s.value, facts, inside, None)
+
+
+def _packed_as(element: DType) -> DType:
+    """Of what a tile of rows is that are multiplied as `element`."""
+    return element if element.is_int else f32
+
+
+def _in_vectors(s: StoreTile) -> bool:
+    """Whether vectors store it: floats, or what they make integers of, or i32 that they add up."""
+    if not s.dst.dtype.is_int or s.dst.dtype is i32:
+        return s.dst.dtype is i32 or computed(s.dst.dtype) in (f32, f64)
+    if not isinstance(s.value, Prim) or s.value.op is not Op.CONTIGUOUS:
+        return False
+    return s.dst.dtype.bits == 8 and s.value.args[0].dtype is f32

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from lumigen.dtype import boolean, computed, f32, f64
+from lumigen.dtype import DType, boolean, computed, f32, f64
 from lumigen.index import Axis
 from lumigen.region import (
     Carried,
@@ -33,15 +33,24 @@ from lumigen.verify.facts import (
 )
 from lumigen.verify.region import inside, reached
 
+Dtypes = tuple[DType, ...]
+VECTORS = (f32, f64, boolean)  # what they hold, other than integers that are stored
 
-def broken_value(e: Expr, facts: Facts, scope: FactScope, lanes: Axis | None) -> Iterator[str]:
-    """A value over the lanes of `lanes`, or the same one in all lanes."""
+
+def broken_value(
+    e: Expr,
+    facts: Facts,
+    scope: FactScope,
+    lanes: Axis | None,
+    dtypes: Dtypes = VECTORS,
+) -> Iterator[str]:
+    """A value over the lanes of `lanes`, of these dtypes, or the same one in all lanes."""
     for x in walk([e]):
         if isinstance(x, Reduce | Scan | Carried):
             yield f"{type(x).__name__} is no value of one point"
     if lanes is not None and lanes != scope.lanes:
         yield f"over lanes {lanes}, where they are {scope.lanes}"
-    if lanes is not None and computed(e.dtype) not in (f32, f64, boolean):
+    if lanes is not None and computed(e.dtype) not in dtypes:
         yield f"lanes of {e.dtype}"
     for x in walk([e]):
         for i in indices_of(x):
@@ -68,14 +77,14 @@ def is_of_names(e: Expr, lanes: Axis | None) -> bool:
 
 
 def broken_operand(
-    o: Operand, facts: Facts, scope: FactScope, over: tuple[Axis, ...]
+    o: Operand, facts: Facts, scope: FactScope, over: tuple[Axis, ...], dtypes: Dtypes = (f32,)
 ) -> Iterator[str]:
-    """A matrix operand over the axes of `over`: strided elements of a buffer, or a value for each."""
+    """A matrix operand over the axes of `over`: strided elements of a buffer, or a value for each; of these dtypes."""
     if o.stride is not None and o.k_stride is not None and o.source is not None:
         yield from broken_indices((o.base, o.stride, o.k_stride), facts, scope)
         yield from broken_use(o.source, facts)
         yield from broken_read(o.source, facts)
-        if computed(o.source.dtype) is not f32:
+        if computed(o.source.dtype) not in dtypes:
             yield f"an operand of {o.source.dtype}"
     elif o.value is None or not over:
         yield "an operand with neither strides nor a value"

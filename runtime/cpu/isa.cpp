@@ -70,10 +70,12 @@ uint32_t supported() {
   // AVX512F, DQ, BW, VL; opmask, the upper halves of zmm0-15, zmm16-31
   if (!has(b, 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31) || (saved & 0xe6) != 0xe6) return found;
   found |= 1u << kAvx512;
+  if (!has(c, 1u << 11)) return found;  // AVX512_VNNI
+  found |= 1u << kAvx512Vnni;
   if (!multiplies_bf16()) return found;
   found |= 1u << kAvx512Bf16;
-  // AMX-BF16, AMX-TILE; the configuration and the data of tiles
-  if (has(d, 1u << 22 | 1u << 24) && (saved & 0x60000) == 0x60000) found |= 1u << kAmx;
+  // AMX-BF16, AMX-TILE, AMX-INT8; the configuration and the data of tiles
+  if (has(d, 1u << 22 | 1u << 24 | 1u << 25) && (saved & 0x60000) == 0x60000) found |= 1u << kAmx;
   return found;
 }
 
@@ -90,13 +92,15 @@ const char* needs(uint32_t compiled) {
   if (compiled >> kBaseline & 1) return "x86-64-v2 (SSE4.2, POPCNT)";
   if (compiled >> kAvx2 & 1) return "AVX2, FMA or F16C";
   if (compiled >> kAvx512 & 1) return "AVX-512 (F, DQ, BW, VL)";
-  return compiled >> kAvx512Bf16 & 1 ? "AVX512-BF16" : "AMX (TILE, BF16) or AVX512-BF16";
+  if (compiled >> kAvx512Vnni & 1) return "AVX512-VNNI";
+  return compiled >> kAvx512Bf16 & 1 ? "AVX512-BF16" : "AMX (TILE, BF16, INT8) or AVX512-BF16";
 }
 
 }  // namespace
 
 const char* isa_name(Isa isa) {
-  static const char* const names[] = {"baseline", "avx2", "avx512", "avx512_bf16", "amx"};
+  static const char* const names[] = {"baseline", "avx2", "avx512",
+                                      "avx512_vnni", "avx512_bf16", "amx"};
   return names[isa];
 }
 
@@ -118,7 +122,8 @@ Status choose_isa(Isa* isa, uint32_t compiled, const char* variable) {
                   variable, wanted, variable);
     }
     return fail(kUnsupported,
-                "[model_open] %s is %s, must be %s, avx2, avx512, avx512_bf16 or amx. Correct or unset it.",
+                "[model_open] %s is %s, must be %s, avx2, avx512, avx512_vnni, "
+                "avx512_bf16 or amx. Correct or unset it.",
                 variable, wanted, isa_name(kBaseline));
   }
   bool found = false;

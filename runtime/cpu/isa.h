@@ -7,10 +7,11 @@
 
 namespace LUMIGEN_NS {
 
-enum Isa : int32_t { kBaseline, kAvx2, kAvx512, kAvx512Bf16, kAmx, kIsaCount };  // the least first
+// The least first.
+enum Isa : int32_t { kBaseline, kAvx2, kAvx512, kAvx512Vnni, kAvx512Bf16, kAmx, kIsaCount };
 
 // As the <MODEL>_ISA variable and the tests spell it: baseline (x86-64-v2, or what any other processor has),
-// avx2, avx512, avx512_bf16, amx.
+// avx2, avx512, avx512_vnni, avx512_bf16, amx.
 const char* isa_name(Isa isa);
 
 // Whether this processor, and the operating system with it, runs code compiled for `isa`. The first question

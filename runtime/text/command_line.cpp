@@ -296,12 +296,13 @@ void report_line(const char* what, int64_t tokens, double seconds, const char* w
   std::fprintf(stderr, "%s\n", why);
 }
 
-void report(const Outcome& outcome) {
+void report(const Program& program, const Outcome& outcome) {
   const char* why = "";
   if (outcome.why == Outcome::Why::kEnd) why = ", then the text ended";
   if (outcome.why == Outcome::Why::kStop) why = ", then came a stop string";
   if (outcome.why == Outcome::Why::kFull) why = ", then the model's cache was full";
   if (outcome.why == Outcome::Why::kCancelled) why = ", then it was interrupted";
+  std::fprintf(stderr, "weights: %s\ncaches: %s\n", program.weights, program.states);
   report_line("prompt", outcome.prompt_tokens, outcome.prompt_seconds, "");
   report_line("generated", outcome.new_tokens, outcome.new_seconds, why);
 }
@@ -352,7 +353,7 @@ int run_program(const Program& program, int argc, char** argv) try {
     std::fprintf(stderr, "%s\n", last_error());
     return kMistake;
   }
-  report(outcome);
+  report(program, outcome);
   return outcome.why == Outcome::Why::kCancelled ? kInterrupted : kFine;
 } catch (const std::bad_alloc&) {
   std::fputs("[generate] no memory. Free memory, or pass a shorter prompt.\n", stderr);

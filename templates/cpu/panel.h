@@ -144,3 +144,4 @@ inline void multiply_row_panels(float* c, int64_t ldc, const A* a, int64_t a_str
 #else
 #include "panel_bf16.h"
 #endif
+#include "panel_bytes.h"

@@ -122,9 +122,21 @@ struct Ahead {
   int lines;
 };
 
+// Tile c += tile a times tile b, of elements T of A: pairs of bf16, or integers of 8 bits by signed ones.
+#define LUMIGEN_MULTIPLY_TILES(T, c, a, b)                         \
+  do {                                                             \
+    if constexpr (std::is_same_v<T, BF16Pair>) {                   \
+      _tile_dpbf16ps(c, a, b);                                     \
+    } else if constexpr (std::is_signed_v<T>) {                    \
+      _tile_dpbssd(c, a, b);                                       \
+    } else {                                                       \
+      _tile_dpbusd(c, a, b);                                       \
+    }                                                              \
+  } while (false)
+
 // c (kM x kN tiles: 1 or 2 by 1 or 2, or 1 x 4) = or += `deep` tiles of A from `a` on, and of each row of
 // tiles below it, times those of B.
-template <int kM, int kN>
+template <int kM, int kN, class T>
 LUMIGEN_INLINE void multiply_block(float* c, int64_t ldc, const uint16_t* a, int64_t a_stride,
                                    const BF16Pair* b, int64_t b_stride, int64_t deep, bool accumulate,
                                    Ahead ahead) {
@@ -149,22 +161,22 @@ LUMIGEN_INLINE void multiply_block(float* c, int64_t ldc, const uint16_t* a, int
   for (int64_t t = 0; t < deep; t++) {
     _tile_stream_loadd(4, a, 64);
     _tile_stream_loadd(6, b, 64);
-    _tile_dpbf16ps(0, 4, 6);
+    LUMIGEN_MULTIPLY_TILES(T, 0, 4, 6);
     if constexpr (kN >= 2) {
       _tile_stream_loadd(7, b + b_stride, 64);
-      _tile_dpbf16ps(1, 4, 7);
+      LUMIGEN_MULTIPLY_TILES(T, 1, 4, 7);
     }
     if constexpr (kN == 4) {
       _tile_stream_loadd(5, b + 2 * b_stride, 64);
-      _tile_dpbf16ps(2, 4, 5);
+      LUMIGEN_MULTIPLY_TILES(T, 2, 4, 5);
       _tile_stream_loadd(6, b + 3 * b_stride, 64);
-      _tile_dpbf16ps(3, 4, 6);
+      LUMIGEN_MULTIPLY_TILES(T, 3, 4, 6);
     }
     if constexpr (kM == 2) {
       _tile_stream_loadd(5, a + a_stride, 64);
-      _tile_dpbf16ps(2, 5, 6);
+      LUMIGEN_MULTIPLY_TILES(T, 2, 5, 6);
     }
-    if constexpr (kM == 2 && kN == 2) _tile_dpbf16ps(3, 5, 7);
+    if constexpr (kM == 2 && kN == 2) LUMIGEN_MULTIPLY_TILES(T, 3, 5, 7);
     for (int i = 0; i < ahead.lines; i++) {
       __builtin_prefetch(ahead.next + i * kPanel, 0, 2);
       if constexpr (kN == 2) __builtin_prefetch(ahead.next + b_stride + i * kPanel, 0, 2);
@@ -185,13 +197,13 @@ LUMIGEN_INLINE void multiply_block(float* c, int64_t ldc, const uint16_t* a, int
 }
 
 // A block at the edge, of which `rows` x `cols` are wanted, is made beside c.
-template <int kM, int kN>
+template <int kM, int kN, class T>
 inline void multiply_edge(float* c, int64_t ldc, const uint16_t* a, int64_t a_stride, const BF16Pair* b,
                           int64_t b_stride, int64_t deep, int rows, int64_t cols, bool accumulate,
                           Ahead ahead) {
   constexpr int64_t kWide = kN * kPanel;
   if (rows >= kM * kTileRows && cols >= kWide)
-    return multiply_block<kM, kN>(c, ldc, a, a_stride, b, b_stride, deep, accumulate, ahead);
+    return multiply_block<kM, kN, T>(c, ldc, a, a_stride, b, b_stride, deep, accumulate, ahead);
   float part[kM * kTileRows * kWide] = {};
   const int some = rows < kM * kTileRows ? rows : kM * kTileRows;
   const int64_t width = cols < kWide ? cols : kWide;
@@ -200,7 +212,7 @@ inline void multiply_edge(float* c, int64_t ldc, const uint16_t* a, int64_t a_st
       store(part + r * kWide + j, load(c + r * ldc + j, lanes), lanes);
     });
   __asm__ volatile("" ::: "memory");
-  multiply_block<kM, kN>(part, kWide, a, a_stride, b, b_stride, deep, accumulate, ahead);
+  multiply_block<kM, kN, T>(part, kWide, a, a_stride, b, b_stride, deep, accumulate, ahead);
   for (int r = 0; r < some; r++)
     for_lanes(width, [&](int64_t j, auto lanes) {
       store(c + r * ldc + j, load(part + r * kWide + j, lanes), lanes);
@@ -213,6 +225,7 @@ inline void multiply_edge(float* c, int64_t ldc, const uint16_t* a, int64_t a_st
 // its share of them, line after line, as a processor's own prefetching goes on from there: on Sapphire Rapids
 // 128 rows are multiplied by columns of 2048 k from memory at 1.1 to 1.3 TFLOP/s, at 0.7 to 1.0 where blocks
 // ask for the same tiles in turn, and at 0.8 to 1.0 where none does.
+template <class T = BF16Pair>
 inline void multiply_pairs(float* c, int64_t ldc, const uint16_t* a, int64_t a_stride,
                            const BF16Pair* packed_b, int64_t b_stride, int rows, int64_t cols, int64_t deep,
                            bool accumulate, const BF16Pair* next = nullptr) {
@@ -227,7 +240,7 @@ inline void multiply_pairs(float* c, int64_t ldc, const uint16_t* a, int64_t a_s
     const int lines = left < share ? left : share;
     if (rows - r <= kTileRows) {
       for (; n + 4 * kPanel <= cols; n += 4 * kPanel) {
-        multiply_edge<1, 4>(c + r * ldc + n, ldc, a, a_stride, b, b_stride, deep, rows - r, cols - n,
+        multiply_edge<1, 4, T>(c + r * ldc + n, ldc, a, a_stride, b, b_stride, deep, rows - r, cols - n,
                             accumulate, Ahead{b, 0});
         b += 4 * b_stride;
       }
@@ -239,13 +252,13 @@ inline void multiply_pairs(float* c, int64_t ldc, const uint16_t* a, int64_t a_s
                       ahead);
       };
       if (rows - r > kTileRows && cols - n > kPanel) {
-        block(multiply_edge<2, 2>);
+        block(multiply_edge<2, 2, T>);
       } else if (rows - r > kTileRows) {
-        block(multiply_edge<2, 1>);
+        block(multiply_edge<2, 1, T>);
       } else if (cols - n > kPanel) {
-        block(multiply_edge<1, 2>);
+        block(multiply_edge<1, 2, T>);
       } else {
-        block(multiply_edge<1, 1>);
+        block(multiply_edge<1, 1, T>);
       }
       b += 2 * b_stride;
     }

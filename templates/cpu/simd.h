@@ -115,6 +115,38 @@ LUMIGEN_INLINE Vec load_strided_widened(const T* p, int64_t stride, Lanes lanes)
   return build_lanes([&](int i) { return float(p[i * stride]); }, lanes);
 }
 
+// Floats as integers of a type: towards zero, the nearest one where it does not fit, 0 for NaN.
+template <class T>
+LUMIGEN_INLINE IVec to_whole(Vec a) {
+  const Vec known = select(is_nan(a), splat(0.0f), a);
+  if constexpr (sizeof(T) < 4) {
+    constexpr float kLeast = std::is_signed_v<T> ? -128.0f : 0.0f, kMost = kLeast + 255.0f;
+    return to_int(max_ordered(min_ordered(known, splat(kMost)), splat(kLeast)));
+  } else {
+    const Mask above = le(splat(2147483648.0f), known);  // what is below the least gives that
+    return select(above, splat_int(INT32_MAX), to_int(known));
+  }
+}
+// The low bits of each lane.
+template <class T>
+LUMIGEN_INLINE void store_int(T* p, IVec a, AllLanes lanes) {
+  int32_t each[kLanes];
+  store_int(each, a, lanes);
+  for (int i = 0; i < kLanes; i++) p[i] = static_cast<T>(each[i]);
+}
+template <class T>
+LUMIGEN_INLINE void store_int(T* p, IVec a, FirstLanes lanes) {
+  int32_t each[kLanes];
+  store_int(each, a, AllLanes{});
+  for (int i = 0; i < lanes.n; i++) p[i] = static_cast<T>(each[i]);
+}
+template <class T, class Lanes>
+LUMIGEN_INLINE void store_strided_int(T* p, int64_t stride, IVec a, Lanes lanes) {
+  int32_t each[kLanes];
+  store_int(each, a, AllLanes{});
+  for (int i = 0; i < lane_count(lanes); i++) p[i * stride] = static_cast<T>(each[i]);
+}
+
 // Lane i comes from p[k / kPhases + k % kPhases * between], where k = start + i.
 template <int kPhases, class Lanes>
 LUMIGEN_INLINE Vec load_phases(const float* p, int64_t start, int64_t between, Lanes lanes) {

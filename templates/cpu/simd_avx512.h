@@ -48,6 +48,20 @@ LUMIGEN_INLINE void store_int(int32_t* p, IVec a, FirstLanes l) {
   _mm512_mask_storeu_epi32(p, lane_bits(l), a.v);
 }
 
+// The low 8 bits of each lane.
+LUMIGEN_INLINE void store_int(int8_t* p, IVec a, AllLanes) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_maskz_cvtepi32_epi8(__mmask16(-1), a.v));
+}
+LUMIGEN_INLINE void store_int(int8_t* p, IVec a, FirstLanes l) {
+  _mm512_mask_cvtepi32_storeu_epi8(p, lane_bits(l), a.v);
+}
+LUMIGEN_INLINE void store_int(uint8_t* p, IVec a, AllLanes lanes) {
+  store_int(reinterpret_cast<int8_t*>(p), a, lanes);
+}
+LUMIGEN_INLINE void store_int(uint8_t* p, IVec a, FirstLanes lanes) {
+  store_int(reinterpret_cast<int8_t*>(p), a, lanes);
+}
+
 // Sixteen numbers of 16 bits.
 LUMIGEN_INLINE IVec load_int(const int8_t* p, AllLanes) {
   return {_mm512_maskz_cvtepi8_epi32(__mmask16(-1), _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};

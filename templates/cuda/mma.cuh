@@ -55,6 +55,11 @@ __device__ __forceinline__ void copy_16(uint32_t to, const void* from, int bytes
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
 }
 
+// The same of 8 bytes.
+__device__ __forceinline__ void copy_8(uint32_t to, const void* from, int bytes) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+}
+
 // As copy_16 for one number of 4 bytes: it, or a zero.
 __device__ __forceinline__ void copy_4(uint32_t to, const void* from, bool exists) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(exists ? 4 : 0)

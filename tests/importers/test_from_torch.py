@@ -196,6 +196,11 @@ def test_nested_inputs_and_outputs_are_called_by_their_paths() -> None:
     assert got["size"] == 3
 
 
+class Pair(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x + 1, y * 2
+
+
 class Sizes(nn.Module):
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> Any:
         n = x.shape[0]
@@ -229,6 +234,17 @@ def test_a_dim_needs_a_greatest_size() -> None:
     assert made(dims={"rows": own}).entries[0].inputs[0][1].dims() == (own,)
     with pytest.raises(BadArgument, match="of columns"):
         made(dims={"rows": (1, 4), "columns": 4})
+    with pytest.raises(BadArgument, match="'rows', in a circle"):
+        made(dims={"rows": "rows"})
+
+
+def test_two_dims_may_be_one() -> None:
+    """An exported program does not say that two sizes are one; the user may."""
+    shapes = [{0: Dim("rows", max=8)}, {0: Dim("others", max=6)}]
+    calls = (torch.randn(3, 4), torch.randn(5, 4))
+    model = lg.from_torch(Pair(), calls, dynamic_shapes=shapes, dims={"others": "rows"})
+    ((_, graph),) = model.trace().entries
+    assert [(d.name, d.hi) for d in graph.dims()] == [("rows", 6)]
 
 
 @pytest.mark.parametrize(

@@ -529,6 +529,7 @@ def test_damage_is_seen_by_examples_too(
         ("llama", "--trust", "Pass it with a .pt2"),
         ("llama", "--target tpu", "tpu"),
         ("gemma", "--set way=example", "no example computes VaultGemmaForCausalLM"),
+        ("llama", "--dim batch=sequence", "sizes that are one have one name here"),
         ("gemma", "--dim batch=4", "Pass --set length=N, --set prefill=N, or --set way=forward"),
         ("gemma", "--set length=41", "Pass 0 to 40, the positions that the checkpoint has"),
         ("gemma", "--set length=long", "Pass an integer"),

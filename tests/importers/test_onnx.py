@@ -99,6 +99,22 @@ def test_a_size_may_be_arithmetic_of_others() -> None:
     assert [d.name for d in graph.dims()] == ["batch_size"]
 
 
+def test_two_names_may_be_one_size() -> None:
+    """As exporters name the batch of an input and of a state apart."""
+    ports = {"x": (F, ["rows", 2]), "h": (F, ["more", 2]), "c": (F, ["last", 2])}
+    proto = model([node("Add", "x h", "s"), node("Mul", "s c", "y")], ports)
+    for given in ({"rows": (1, 4), "more": "rows"}, {"more": (1, 4), "rows": "more"}):
+        ((_, graph),) = lg.from_onnx(proto, {**given, "last": "more"}).trace().entries
+        assert len(graph.dims()) == 1
+    for given, says in (
+        ({"rows": "more", "more": "rows"}, "'rows', in a circle"),
+        ({"rows": "rows"}, "'rows', in a circle"),
+        ({"rows": "columns"}, "another size of the model: more, last"),
+    ):
+        with pytest.raises(lg.UserError, match=says):
+            lg.from_onnx(proto, {"rows": 2, "more": 2, "last": 2, **given})
+
+
 def test_a_number_fixes_a_size(rng) -> None:
     made = lg.from_onnx(classifier(rng), dims={"batch": 4})
     ((_, graph),) = made.trace().entries

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import warnings
@@ -17,7 +18,7 @@ from torch.export import Dim
 
 import lumigen as lg
 from lumigen.cli import lumigen as command_line
-from lumigen.errors import BadArgument, ModelFileError, SourceLocation
+from lumigen.errors import BadArgument, ModelFileError, ProblemsInModel, SourceLocation
 from lumigen.importers.torch import from_pt2
 from lumigen.importers.torch.lines import line_of
 from lumigen.toolchain import packaged
@@ -94,11 +95,34 @@ def test_weights_in_place_of_an_archive_s_are_all_of_them(archive: Path, tmp_pat
         assert lacks is None or lacks in str(called.exception)
 
 
+class Transformed(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.fft.fft(x).real + torch.rand_like(x)
+
+
+def test_all_that_an_archive_has_is_listed(archive: Path, tmp_path: Path) -> None:
+    words = ["compile", str(archive), "--trust", "--explain", "--dim", "x_dim0=1..8"]
+    called = CliRunner().invoke(command_line, [*words, "--json"])
+    found = json.loads(called.output)
+    assert found["entries"] == ["forward: x f32[x_dim0, 4] -> probs f32[x_dim0, 4]"]
+    assert found["operators"]["aten.linear.default"] == 2
+    assert not found["problems"]
+    file = tmp_path / "bad.pt2"
+    torch.export.save(torch.export.export(Transformed(), (torch.randn(3, 4),)), file)
+    called = CliRunner().invoke(command_line, ["compile", str(file), "--trust", "--explain"])
+    assert isinstance(called.exception, ProblemsInModel)
+    assert "complex numbers have no dtype here" in called.output
+    assert "it draws random numbers" in called.output
+    called = CliRunner().invoke(command_line, ["compile", str(file), "--explain"])
+    assert "not trusted" in str(called.exception)
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
         (["--set", "a=1"], "--set cannot be a"),
-        (["--explain"], "Pass it with an ONNX model"),
+        (["--explain", "--check"], "one of the two"),
+        (["--explain"], "the dim x_dim0 cannot be without a greatest size"),
         (["--check", "--weights", "w.npz"], "the original has its own weights"),
     ],
 )
@@ -113,8 +137,12 @@ def test_an_archive_has_one_model() -> None:
 
 
 def test_dims_are_of_archives(tmp_path: Path) -> None:
-    called = CliRunner().invoke(command_line, ["compile", "model.py", "--dim", "n=4"])
-    assert isinstance(called.exception, BadArgument)
+    for size in ("n=4", "n=m"):
+        called = CliRunner().invoke(command_line, ["compile", "model.py", "--dim", size])
+        assert isinstance(called.exception, BadArgument)
+    for size in ("n=", "=4", "n=4..", "n=-1", "n=.."):
+        called = CliRunner().invoke(command_line, ["compile", "model.onnx", "--dim", size])
+        assert called.exit_code == 2
 
 
 def test_a_missing_archive_is_refused(tmp_path: Path) -> None:

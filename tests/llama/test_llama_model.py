@@ -9,7 +9,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -157,11 +157,11 @@ def evaluate(
     config: Mapping[str, Any],
     weights: Mapping[str, Array],
     ids: list[int],
-    kept: type[Any] = np.float64,
+    kept: Callable[[Array], Array] = np.asarray,
 ) -> Array:
     """(tokens, vocabulary): the logits behind each token, of the whole text at once in float64.
 
-    Keys and values are rounded to the type in which they are kept.
+    Keys and values are `kept` as caches do it.
     """
 
     def g(name: str) -> Array:
@@ -203,7 +203,7 @@ def evaluate(
         window = config.get("sliding_window") if config.get("use_sliding_window", True) else None
         is_narrow = window is not None and i >= config.get("max_window_layers", 0)
         seen = (behind >= 0) & (behind < (window if is_narrow else n))
-        k, v = (y.astype(kept).astype(np.float64) for y in (rotated(k), v))
+        k, v = (kept(y) for y in (rotated(k), v))
         q, k = rotated(q), np.repeat(k, heads // groups, 0)
         v = np.repeat(v, heads // groups, 0)
         scores = np.where(seen, q @ k.transpose(0, 2, 1) / math.sqrt(width), -np.inf)
@@ -227,8 +227,25 @@ def checkpoint(folder: Path, name: str) -> tuple[dict[str, Any], dict[str, Array
     return config, weights
 
 
+def rounded_to(dtype: lg.DType) -> Callable[[Array], Array]:
+    return lambda x: x.astype(dtype.numpy).astype(np.float64)
+
+
+def in_bytes(x: Array) -> Array:
+    """Each row as whole numbers up to 127 of a scale."""
+    scales = np.abs(x).max(-1, keepdims=True) / 127
+    return np.floor(x / scales + 0.5) * scales
+
+
+KEPT: dict[str, Callable[[Array], Array]] = {
+    "f32": np.asarray,
+    "f16": rounded_to(lg.f16),
+    "bf16": rounded_to(lg.bf16),
+    "q8": in_bytes,
+}
 TOLERANCE = {
     "f32": 1e-4,
+    "q8": 1e-4,  # the scales are f32
     "f16": 2e-3,
     "bf16": 2e-2,
 }  # of the largest logit, by what the caches hold
@@ -240,6 +257,8 @@ TOLERANCE = {
         *((name, "f32", 64) for name in CONFIGS),
         ("llama 3", "bf16", 64),
         ("llama 3", "f16", 64),
+        ("llama 3", "q8", 64),
+        ("mistral", "q8", 9),
         ("mistral", "f32", 9),  # in rings, as window and chunk are shorter than the text
         ("mistral", "bf16", 9),
         ("qwen 2", "f32", 9),
@@ -255,8 +274,7 @@ def test_the_graphs_give_the_logits_of_the_whole_text(
     model = lg.load_model_file(EXAMPLE / "model.py", weights=opened, options=options)
     graphs = dict(model.trace().entries)
     ids = [int(i) for i in np.random.default_rng(1).integers(0, config["vocab_size"], 23)]
-    kept = np.float64 if cache == "f32" else getattr(lg, cache).numpy
-    expected = evaluate(config, weights, ids, kept)
+    expected = evaluate(config, weights, ids, KEPT[cache])
     states: dict[str, Array] = {}
     for start, stop in ((0, 9), (9, 10), (10, 11), (11, 20), *((i, i + 1) for i in range(20, 23))):
         graph = graphs["decode" if stop == start + 1 else "prefill"]
@@ -420,6 +438,8 @@ def test_what_the_program_says(project: Path, tmp_path: Path) -> None:
     prompt = ("--prompt", "Once upon a time")
     greedy = said(project, *prompt, "--tokens", "40")
     assert "prompt: 5 tokens in " in greedy.stderr
+    assert re.search(r"weights: 293 k of 32.00 bits, 1.1 MiB; tensors: 48 in f32\n", greedy.stderr)
+    assert re.search(r"caches: [\d.]+ [KM]iB\n", greedy.stderr)
     assert re.search(r"generated: 40 tokens in [\d.]+ m?s, \d+ tokens per second", greedy.stderr)
     one = said(project, *prompt, "--tokens", "1")
     assert re.search(r"generated: 1 token in [\d.]+ ms$", one.stderr, re.MULTILINE)

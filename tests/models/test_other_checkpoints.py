@@ -172,6 +172,6 @@ def test_weights_alone_lack_their_configuration(tmp_path: Path) -> None:
 
 
 def test_an_option_says_which_values_it_takes(tmp_path: Path) -> None:
-    text = "option cache cannot be 'bf8'. Pass one of f32, bf16, f16."
+    text = "option cache cannot be 'bf8'. Pass one of f32, bf16, f16, q8."
     with pytest.raises(errors.BadArgument, match=re.escape(text)):
         example("llama", save(tmp_path, {}, LLAMA), cache="bf8")

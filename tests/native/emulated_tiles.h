@@ -78,8 +78,21 @@ inline void multiply(int c, int a, int b) {
   }
 }
 
+template <class A>
+inline void multiply_bytes(int c, int a, int b) {
+  for (int m = 0; m < 16; m++)
+    for (int n = 0; n < 16; n++) {
+      int32_t total;
+      std::memcpy(&total, &tile(c)[m][4 * n], sizeof total);
+      for (int k = 0; k < 64; k++) total += int32_t(A(tile(a)[m][k])) * int8_t(tile(b)[k / 4][4 * n + k % 4]);
+      std::memcpy(&tile(c)[m][4 * n], &total, sizeof total);
+    }
+}
+
 }  // namespace emulated_tiles
 
+#undef _tile_dpbssd
+#undef _tile_dpbusd
 #undef _tile_loadd
 #undef _tile_stream_loadd
 #undef _tile_stored
@@ -92,3 +105,5 @@ inline void multiply(int c, int a, int b) {
 #define _tile_stream_loadd emulated_tiles::load
 #define _tile_stored emulated_tiles::store
 #define _tile_dpbf16ps emulated_tiles::multiply
+#define _tile_dpbssd emulated_tiles::multiply_bytes<int8_t>
+#define _tile_dpbusd emulated_tiles::multiply_bytes<uint8_t>

@@ -57,7 +57,7 @@ def test_packing_follows_the_formula():
             for j in range(k):
                 want = 0 if i >= n else (w[i, j] if by_row else w[j, i])
                 assert out[(i // width * k + j) * width + i % width] == want
-        pairs = pack(w, replace(layout, pairs=True)).reshape(-1, 16, width, 2)  # 16 pairs of k
+        pairs = pack(w, replace(layout, side=2)).reshape(-1, 16, width, 2)  # 16 pairs of k
         for (panel, pair, column, side), got in np.ndenumerate(pairs):
             i, j = panel * width + column, 2 * pair + side
             assert got == (0 if i >= n or j >= k else w[i, j] if by_row else w[j, i])
@@ -139,7 +139,7 @@ def test_floats_are_converted_where_others_are_read(tmp_path):
             safetensors.numpy.save_file({"w": original}, tmp_path / "original")
             command = [program, tmp_path / "original", "80", "37", dtype.name.upper()]
             found = subprocess.run(command, check=True, capture_output=True).stdout
-            layout = Panels(80, 37, 37, 1, pairs=dtype is bf16)
+            layout = Panels(80, 37, 37, 1, side=2 if dtype is bf16 else 1)
             numbers = np.frombuffer(found, f"u{dtype.itemsize}")
             count = original.size + layout.elements
             as_it_is, panels = numbers[: original.size], numbers[original.size :]

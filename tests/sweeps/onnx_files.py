@@ -205,7 +205,7 @@ def runner(model: lg.Model, *, interpret: bool) -> Callable[[Mapping[str, Array]
         ((_, graph),) = model.trace().entries
         weights = model.values()
         return lambda given: list(evaluate(graph, dict(given), weights).values())
-    module = lg.compile(model, output=Path(tempfile.mkdtemp()) / "project")
+    module = lg.compile(model, output=Path(tempfile.mkdtemp()) / "project", isa="native")
     context = module.Model().context()
 
     def run(given: Mapping[str, Array]) -> list[Array]:
@@ -219,7 +219,9 @@ def page(found: Sequence[Found], *, interpret: bool) -> str:
     today, by = datetime.now(tz=UTC).date(), "onnxruntime"
     if find_spec("onnxruntime") is None:
         by = "the reference evaluator of onnx"
-    way = "run by the interpreter of graphs" if interpret else "compiled as projects for the CPU"
+    way = "run by the interpreter of graphs"
+    if not interpret:
+        way = "built as projects for the instruction set of one CPU"
     rows = [
         (
             f.file.package,
@@ -271,8 +273,8 @@ def main() -> None:
                 flush=True,
             )
             found.append(f)
-    if args.write:
-        args.write.write_text(page(found, interpret=args.interpret), encoding="utf-8")
+            if args.write:
+                args.write.write_text(page(found, interpret=args.interpret), encoding="utf-8")
     if any(f.how in ("wrong", "broken") for f in found):
         raise SystemExit(1)
 

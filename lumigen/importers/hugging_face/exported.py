@@ -3,18 +3,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from lumigen.frontend import Model, TextGeneration
 from lumigen.importers.hugging_face.original import quiet
-from lumigen.importers.torch.exported import functional
 from lumigen.importers.torch.model import Called, model_with
 from lumigen.importers.torch.problems import Problem
 from lumigen.importers.torch.sizes import Axes
-from lumigen.importers.torch.walk import live_nodes, shown
 
 
 @dataclass(frozen=True)
@@ -36,10 +32,3 @@ def built(e: Exported, noted: list[Problem] | None = None) -> Model:
         return model_with(
             e.program, e.name, e.entries, e.axes, apps=e.apps, prefix=e.prefix, noted=noted
         )
-
-
-def operators(e: Exported) -> Mapping[str, int]:
-    """How often each operator occurs of those that outputs depend on, the most frequent first."""
-    with quiet():
-        nodes = live_nodes(functional(e.program, e.name).graph)
-    return dict(Counter(shown(n.target) for n in nodes if n.op == "call_function").most_common())

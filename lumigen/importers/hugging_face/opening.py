@@ -6,7 +6,7 @@ torch and transformers are imported for what no example computes, and not before
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -19,11 +19,12 @@ from lumigen.frontend.trace import fail
 from lumigen.graph import Graph, tensor_of
 from lumigen.importers.hugging_face.checkpoint import Checkpoint, read_checkpoint
 from lumigen.importers.hugging_face.known import EXAMPLES, made
-from lumigen.importers.hugging_face.reports import Compared, Listing
-from lumigen.interp.graph import ports
+from lumigen.importers.hugging_face.reports import Compared
+from lumigen.importers.listing import Listing, entry_line
 from lumigen.weights import Array, Weights
 
-Dims = Mapping[str, int | tuple[int, int]]
+Dims = Mapping[str, int | tuple[int, int] | str]
+Sizes = Mapping[str, int | tuple[int, int]]
 WAYS = ("example", "text", "forward")
 TEXT_OPTIONS = {"length": int, "prefill": int, "program": bool}
 
@@ -142,6 +143,7 @@ def _of_transformers(opened: Opened, entry: str, inputs: Mapping[str, Array]) ->
 
 def chosen(path: str | Path, options: Mapping[str, Any], dims: Dims) -> Chosen:
     """The way, as `open_checkpoint` says."""
+    sizes = numbers(dims)
     checkpoint = read_checkpoint(path)
     options = dict(options)
     wanted = options.pop("way", None)
@@ -153,7 +155,7 @@ def chosen(path: str | Path, options: Mapping[str, Any], dims: Dims) -> Chosen:
     if wanted == "example" and name is None:
         raise checkpoint.wrong(why, "Leave way=example out, and it is compiled by transformers.")
     if name is not None and wanted in (None, "example"):
-        refuse_dims(dims, f"the example {name}", "sizes with --set, as its build() takes them")
+        refuse_dims(sizes, f"the example {name}", "sizes with --set, as its build() takes them")
         try:
             model = made(checkpoint, name, options)
         except NotComputed as e:
@@ -165,11 +167,11 @@ def chosen(path: str | Path, options: Mapping[str, Any], dims: Dims) -> Chosen:
             return Chosen(checkpoint, "example", line, example=model)
     if name is not None and wanted is not None:
         why = f"way={wanted} asks for it"
-    return by_transformers(checkpoint, wanted, why, options, dims)
+    return by_transformers(checkpoint, wanted, why, options, sizes)
 
 
 def by_transformers(
-    checkpoint: Checkpoint, wanted: str | None, why: str, options: Mapping[str, Any], dims: Dims
+    checkpoint: Checkpoint, wanted: str | None, why: str, options: Mapping[str, Any], dims: Sizes
 ) -> Chosen:
     """The way over transformers and torch.export."""
     need_transformers()
@@ -201,7 +203,9 @@ def explained(path: str | Path, options: Mapping[str, Any], dims: Dims) -> Listi
     found = chosen(path, options, dims)
     if found.example is not None:
         return _contents(found, found.example, {}, ())
-    from lumigen.importers.hugging_face.exported import built, operators
+    from lumigen.importers.hugging_face.exported import built
+    from lumigen.importers.hugging_face.original import quiet
+    from lumigen.importers.torch.explaining import operators
 
     noted: list[Any] = []
     model: Model | None = None
@@ -210,26 +214,17 @@ def explained(path: str | Path, options: Mapping[str, Any], dims: Dims) -> Listi
     except NotImported as e:
         noted = noted or [e]
     problems = tuple(dict.fromkeys(map(str, noted)))
-    return _contents(found, model, operators(found.exported), problems)
+    with quiet():
+        counts = operators(found.exported.program, found.exported.name)
+    return _contents(found, model, counts, problems)
 
 
 def _contents(
     found: Chosen, model: Model | None, operators: Mapping[str, int], problems: tuple[str, ...]
 ) -> Listing:
     name = model.name if model else found.checkpoint.model_type
-    entries = [_entry(*e) for e in model.trace().entries] if model else []
+    entries = [entry_line(*e) for e in model.trace().entries] if model else []
     return Listing(name, found.way, found.line, tuple(entries), operators, problems)
-
-
-def _entry(name: str, graph: Graph) -> str:
-    """An entry as text: what it takes and gives."""
-    given = [f"{p.name} {p.dtype}[{_extents(p.shape)}]" for p in ports(graph)]
-    made = [f"{key} {e.dtype}[{_extents(e.shape)}]" for key, e in graph.outputs]
-    return f"{name}: {', '.join(given)} -> {', '.join(made)}"
-
-
-def _extents(shape: Sequence[object]) -> str:
-    return ", ".join(map(str, shape))
 
 
 def checked(found: Opened) -> tuple[Compared, ...]:
@@ -240,7 +235,20 @@ def checked(found: Opened) -> tuple[Compared, ...]:
     return compared(found)
 
 
-def refuse_dims(dims: Dims, what: str, expected: str) -> None:
+def numbers(dims: Dims) -> Sizes:
+    """The sizes, none of which may be said to equal another: sizes of a checkpoint that are one have one name."""
+    out: dict[str, int | tuple[int, int]] = {}
+    for name, size in dims.items():
+        if isinstance(size, str):
+            expected = "1..64 or 4: sizes that are one have one name here"
+            raise BadArgument(
+                op="compile", name=f"--dim {name}", value=size[:80], expected=expected
+            )
+        out[name] = size
+    return out
+
+
+def refuse_dims(dims: Sizes, what: str, expected: str) -> None:
     for name in dims:
         value = f"{name} for {what}"
         raise BadArgument(op="compile", name="--dim", value=value, expected=expected)

@@ -1,24 +1,8 @@
-"""reports: what is said of a checkpoint without building it."""
+"""reports: what a checkpoint's model computes beside transformers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-
-
-@dataclass(frozen=True)
-class Listing:
-    """The way that is taken, the entries with their inputs and outputs, how often each operator occurs, each problem.
-
-    An example has no operators of another program.
-    """
-
-    name: str
-    way: str
-    line: str
-    entries: tuple[str, ...]
-    operators: Mapping[str, int]
-    problems: tuple[str, ...]
 
 
 @dataclass(frozen=True)

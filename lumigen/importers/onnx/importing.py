@@ -36,14 +36,15 @@ class Imported:
 
 def from_onnx(
     model: Any,
-    dims: Mapping[str, int | tuple[int, int] | Dim] | None = None,
+    dims: Mapping[str, int | tuple[int, int] | Dim | str] | None = None,
     inputs: Mapping[str, Any] | None = None,
 ) -> Model:
     """The model of an ONNX file, or of a ModelProto, with one entry `forward`.
 
-    `dims` gives each symbolic size of the inputs a number, (least, greatest) or an `lg.Dim`; `inputs` gives inputs
-    whose numbers decide shapes their values, and the entry has them no longer. Initialisers are weights under their own
-    names. BadOnnxFile for what is no model, DimsWithoutRange, UnsupportedNode and NotConstant with the node's name.
+    `dims` gives each symbolic size of the inputs a number, (least, greatest), an `lg.Dim`, or the name of another
+    that it equals; `inputs` gives inputs whose numbers decide shapes their values, and the entry has them no longer.
+    Initialisers are weights under their own names. BadOnnxFile for what is no model, DimsWithoutRange, UnsupportedNode
+    and NotConstant with the node's name.
     """
     made = model_of(opened(model, dims or {}, inputs or {}))
     made.trace()  # which finds the initialisers that it reads

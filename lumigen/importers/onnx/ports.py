@@ -18,9 +18,10 @@ from lumigen.frontend import Dim, Spec, spec
 from lumigen.importers.onnx.kinds import NARROW
 from lumigen.importers.onnx.reading import numpy_type
 from lumigen.importers.onnx.values import Known, Value, held
+from lumigen.importers.same import same_sizes
 from lumigen.names import taken_by
 
-Given = Mapping[str, Any]  # of dims: a number, (least, greatest), or an lg.Dim
+Given = Mapping[str, Any]  # of dims: a number, (least, greatest), an lg.Dim, or the name of another
 RESERVED = ("out",)  # an argument of the emitted Python module
 
 
@@ -76,14 +77,17 @@ def dims_for(sizes: Sequence[Sequence[int | str]], given: Given, file: Any) -> d
     for name in given:
         if name not in names:
             raise UnknownOption(command="onnx", name=f"dim {name}", known=names)
-    if missing := [name for name in names if name not in given]:
+    same = same_sizes("onnx", given, names)
+    asked = dict.fromkeys(same.get(name, name) for name in names)
+    if missing := [name for name in asked if name not in given]:
         example = " ".join(f"--dim {_quoted(name)}=1..64" for name in missing[:4])
         raise DimsWithoutRange(file=file, dims=missing, example=example)
     used: list[str] = []
     out: dict[str, Any] = {}
-    for name in names:
+    for name in asked:
         used.append(identifier(name, used, ()))
         out[name] = _size(used[-1], given[name])
+    out |= {name: out[end] for name, end in same.items()}
     return out | {text: _evaluated(e, out) for text, e in computed.items()}
 
 

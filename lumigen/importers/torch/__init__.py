@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +16,13 @@ from lumigen.errors import BadArgument, LumigenError, PackageMissing, first_line
 from lumigen.frontend.model import Model
 from lumigen.frontend.symbolic import Dim
 from lumigen.frontend.trace import fail
+from lumigen.importers.listing import Listing
 from lumigen.importers.torch.archive import AGAIN, read, refused
 
 if TYPE_CHECKING:
     import torch
 
-Bounds = int | tuple[int, int] | Dim
+Bounds = int | tuple[int, int] | Dim | str
 # What Python raises of an archive whose parts do not fit, such as a node that reads another that there is not.
 MISFITS = (
     ArithmeticError,
@@ -46,8 +48,8 @@ def from_torch(
     """A module of PyTorch, or a program that `torch.export` made of one, as a model with the entry `forward`.
 
     `args`, `kwargs` and `dynamic_shapes` are those of `torch.export.export`: example inputs, and which of their
-    axes are dims. `dims` has for a dim its least and greatest size, the only one, or an `lg.Dim`. Weights come with
-    the model, under their names in the `state_dict`.
+    axes are dims. `dims` has for a dim its least and greatest size, the only one, an `lg.Dim`, or the name of another
+    that it equals. Weights come with the model, under their names in the `state_dict`.
 
     NotImported lists all operations that cannot be compiled, with their lines; BadArgument for a dim without a
     greatest size; NotExported for what `torch.export` refuses, in short: its own error is the cause of this one.
@@ -90,12 +92,27 @@ def from_pt2(path: Path, dims: Mapping[str, Bounds], *, trust: bool) -> Model:
 
     ModelFileError without `trust`, and where the file is no such archive.
     """
+    with _program(path, trust=trust) as (program, name):
+        return from_torch(program, dims=dims, name=name)
+
+
+def explained(path: Path, dims: Mapping[str, Bounds], *, trust: bool) -> Listing:
+    """What is in an archive, and all that cannot be compiled; errors as of `from_pt2`."""
+    with _program(path, trust=trust) as (program, name):
+        from lumigen.importers.torch.explaining import listed
+
+        return listed(program, name, dims)
+
+
+@contextmanager
+def _program(path: Path, *, trust: bool) -> Generator[tuple[Any, str]]:
+    """The program of an archive and its name; what does not fit in it while it is imported is an error of the file."""
     need_torch()
     from lumigen.importers.torch.ports import model_name
 
     program = read(path, trust=trust)
     try:
-        return from_torch(program, dims=dims, name=model_name(path.stem))
+        yield program, model_name(path.stem)
     except LumigenError:
         raise
     except MISFITS as e:

@@ -18,6 +18,7 @@ from lumigen.frontend import creation
 from lumigen.frontend.symbolic import Dim, Size, SymbolicSize, sym_max, sym_min
 from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import fail
+from lumigen.importers.same import same_sizes
 
 GREATEST = 2**62  # from which on a bound is none
 Axes = Mapping[tuple[str, int], str]  # the names that the user gave dims, by input and axis
@@ -40,7 +41,7 @@ def dims_of(
     """A dim for each symbol in the shapes of the inputs.
 
     BadArgument for those without a greatest size, for one that is not what the program was exported for, and where
-    `given` names others.
+    `given` names others. Sizes that it says are one have one dim.
     """
     called = names_of(inputs, names)
     known = sorted(called.values())
@@ -51,15 +52,22 @@ def dims_of(
         if not known:
             expected = "no dims: the program has none, unless it is exported with dynamic_shapes"
         raise fail(BadArgument, op="from_torch", name="dims", value=value, expected=expected)
-    limits = {symbol: limits_of(ranges.get(symbol)) for symbol in called}
-    open_ended = [
-        symbol for symbol in called if limits[symbol][1] is None and called[symbol] not in given
-    ]
+    same = same_sizes("from_torch", given, called.values())
+    called = {symbol: same.get(name, name) for symbol, name in called.items()}
+    limits: dict[str, tuple[int, int | None]] = {}
+    for symbol, name in called.items():
+        limits[name] = within(limits_of(ranges.get(symbol)), limits.get(name, (1, None)))
+    open_ended = {n: low for n, (low, high) in limits.items() if high is None and n not in given}
     if open_ended:
-        raise no_bound({called[symbol]: limits[symbol][0] for symbol in open_ended})
-    return {
-        symbol: dim_of(name, limits[symbol], given.get(name)) for symbol, name in called.items()
-    }
+        raise no_bound(open_ended)
+    dims = {name: dim_of(name, bounds, given.get(name)) for name, bounds in limits.items()}
+    return {symbol: dims[name] for symbol, name in called.items()}
+
+
+def within(a: tuple[int, int | None], b: tuple[int, int | None]) -> tuple[int, int | None]:
+    """What is in two ranges."""
+    highs = [high for _, high in (a, b) if high is not None]
+    return max(a[0], b[0]), min(highs, default=None)
 
 
 def names_of(inputs: Mapping[str, Any], names: Axes) -> dict[Any, str]:

@@ -122,11 +122,13 @@ BASELINE = Processor(
         expansion=2,
         few_reads=4,
         few_steps=12,
+        integers=True,
         unpacked=64,
         after=0,
         row=256,
         row_of_weights=1024,
         row_of_fold=512,
+        bytes=True,
         panels=True,
         steps=STEPS,
     ),
@@ -140,17 +142,35 @@ BASELINE = Processor(
         idle=2,
         worth=8,
     ),
-    vectors=Vectors(window=8, least=4, divided=16, written=4, scanned=32, pieces=64, doubles=True),
+    vectors=Vectors(
+        window=8,
+        least=4,
+        divided=16,
+        written=4,
+        scanned=32,
+        integers=True,
+        pieces=64,
+        doubles=True,
+    ),
     scans=ScanParts(workers=THREADS, least=1 << 15, whole=256, fewest=4),
     runs=None,
     teams=None,
     pairs=False,
+    quads=False,
     threads=THREADS,
     tiles=TILES,
 )
 AVX2 = replace(BASELINE, name="avx2")
 AVX512 = replace(AVX2, name="avx512")
-AVX512_BF16 = replace(AVX512, name="avx512_bf16", pairs=True)
+AVX512_VNNI = replace(AVX512, name="avx512_vnni", quads=True)
+AVX512_BF16 = replace(AVX512_VNNI, name="avx512_bf16", pairs=True)
 AMX = replace(AVX512_BF16, name="amx")
-MACHINES = (BASELINE, AVX2, AVX512, AVX512_BF16, AMX)  # each has all that those before it have
+MACHINES = (
+    BASELINE,
+    AVX2,
+    AVX512,
+    AVX512_VNNI,
+    AVX512_BF16,
+    AMX,
+)  # each has all that those before it have
 PLANNED = AMX

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from lumigen.dtype import bf16, f32
+from lumigen.dtype import bf16, f32, i8, u8
 from lumigen.emit.expression import Renderer, as_int, is_half, literal, span_where
 from lumigen.emit.lines import Lines
 from lumigen.emit.statements import Statements
 from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, Ix, ix, minimum, product
 from lumigen.lower.scope import address
+from lumigen.program import PAIR
 from lumigen.region import Buffer, Expr, Read
 from lumigen.tile import Ahead, Fill, Mma, Pack, PackColumns, PackRuns, Stmt, Transpose
+
+SPELLED = {
+    f32: "",
+    bf16: "_bf16",
+    i8: "_bytes",
+    u8: "_bytes",
+}  # in names of functions of products as these
 
 
 def tile_lines(s: Stmt, _of: Statements, r: Renderer) -> Lines:
@@ -40,7 +48,7 @@ def _pack(s: Pack, r: Renderer) -> Lines:
     o = s.operand
     dst = r.pointer(s.dst, s.at)
     rows, depth = as_int(r, s.row_hi - s.row_lo), r.index(s.k_hi - s.k_lo)
-    held = "_bf16" if s.element is bf16 else ""
+    held = SPELLED[s.element]
     if o.stride is not None and o.k_stride is not None:
         start = o.base + o.stride * s.row_lo + o.k_stride * s.k_lo
         source = _elements(o.source, start, r)
@@ -71,7 +79,7 @@ def _mma(s: Mma, r: Renderer) -> str:
     if s.accumulate in (ix(0), ix(1)):
         again = "true" if s.accumulate == 1 else "false"
     where = _elements(b.source, b.base, r)
-    if b.pairs:
+    if b.side == PAIR:
         assert b.source is not None
         where = f"as_pairs({r.pointer(b.source, b.base)})"
     assert b.stride is not None
@@ -79,10 +87,13 @@ def _mma(s: Mma, r: Renderer) -> str:
     cols, k, ldc = (r.index(x) for x in (s.cols, s.k, s.acc_stride))
     if s.whole and s.a_stride is None:
         cols = f"whole_vectors({cols})"
-    in_bf16 = "_bf16" if s.element is bf16 else ""
-    if b.panels and in_bf16 and not b.pairs:
+    in_bf16 = SPELLED[s.element]
+    if s.element.is_int:
+        name = "multiply_streamed" if s.streamed else "multiply"
+        return f"{name}_bytes({acc}, {ldc}, {a}, {where}, {rows}, {cols}, {k}, {r.index(b.stride)}, {again});"
+    if b.panels and in_bf16 and b.side == 1:
         return f"multiply_bf16({acc}, {ldc}, {a}, {where}, {rows}, {cols}, {k}, {again});"
-    if b.pairs and not in_bf16:
+    if b.side == PAIR and not in_bf16:
         return f"multiply_one({acc}, {a}, {where}, {cols}, {k}, {r.index(b.stride)}, {again});"
     if b.panels:
         name = "multiply_streamed" if s.streamed else "multiply"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from lumigen.dtype import bf16, i8
 from lumigen.resources import runtime_dir, templates_dir
 from lumigen.target_row import Target
 from lumigen.targets.backend import TargetBackend
 from lumigen.targets.cpu.device import CPU as DEVICE
 from lumigen.targets.cpu.limits import probe_cpu
-from lumigen.targets.cpu.machines import MACHINES
+from lumigen.targets.cpu.machines import AMX, AVX512_VNNI, MACHINES
 from lumigen.targets.cpu.speller import kernel_body
 from lumigen.targets.skeletons import CASCADE, GROUPS, LOOPS, ORDER
 
@@ -20,11 +21,15 @@ CPU = Target(
     features={
         "avx2": "call.model().isa >= kAvx2",
         "avx512": "call.model().isa >= kAvx512",
+        "avx512_vnni": "call.model().isa >= kAvx512Vnni",
         "avx512_bf16": "call.model().isa >= kAvx512Bf16",
         "amx": "call.model().isa >= kAmx",
     },
     isas=tuple(m.name for m in MACHINES),
-    bf16_isas=tuple(m.name for m in MACHINES if m.pairs),
+    isas_of={
+        bf16.name: tuple(m.name for m in MACHINES if m.pairs),
+        i8.name: (AVX512_VNNI.name, AMX.name),
+    },
     template_folders=(templates_dir() / "cpu",),
     runtime_folder=runtime_dir() / "cpu",
     templates=(("kernels/table.cpp.j2", "kernels/table.cpp"),),

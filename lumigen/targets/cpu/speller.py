@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lumigen.dtype import bf16
+from lumigen.dtype import f32
 from lumigen.emit.columns import folded
 from lumigen.emit.environment import render
 from lumigen.emit.kernel import KernelText, dim_arguments, spelled_dims
@@ -39,6 +39,7 @@ DIALECT = Dialect(
     together=0,
     dtypes=dtypes_of(PLANNED.vectors),
     fused=True,
+    integers=True,
 )
 
 
@@ -47,6 +48,7 @@ class Tile:
     """A scratch tile: where it starts in the thread's scratch, and its shape for the reader."""
 
     name: str
+    ctype: str
     start: str
     shape: str
 
@@ -71,7 +73,12 @@ def kernel_body(
     """A kernel whose tasks are threads."""
     begins, size = _laid_out(program)
     tiles = [
-        Tile(b.name, f"scratch + {at}" if at else "scratch", " x ".join(str(d) for d in b.dims))
+        Tile(
+            b.name,
+            b.dtype.ctype,
+            f"scratch + {at}" if at else "scratch",
+            " x ".join(map(str, b.dims)),
+        )
         for b, at in begins.items()
     ]
     dims = spelled_dims(program, parameters)
@@ -110,6 +117,6 @@ def _lines(program: TileProgram, dims: Mapping[str, str]) -> Lines:
 
 
 def multiplier(program: TileProgram) -> Lines:
-    """What a program holds that multiplies bf16, where an instruction set has to be told."""
-    in_bf16 = any(isinstance(s, Mma) and s.element is bf16 for s in program.statements())
-    return Lines(("[[maybe_unused]] const Multiplier multiplier;",) * in_bf16)
+    """What a program holds that multiplies bf16 or integers of 8 bits, where an instruction set has to be told."""
+    by_unit = any(isinstance(s, Mma) and s.element is not f32 for s in program.statements())
+    return Lines(("[[maybe_unused]] const Multiplier multiplier;",) * by_unit)

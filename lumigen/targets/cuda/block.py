@@ -296,7 +296,7 @@ def _stream(s: Stream, spell: Spell, r: Renderer) -> Lines:
         for i in range(len(of))
     ]
     operands = [
-        block_operand(name, t.operand, t.major, t.depth, t.dst.dtype, r).indented()
+        block_operand(name, t.operand, t.major, t.depth, t.dst.dtype, r, parted=s.axis).indented()
         for t, name in zip(s.tiles, names, strict=True)
     ]
     row, lo, hi = (count(r, i) for i in (s.rows[0].major_lo, s.lo, s.hi))
@@ -348,8 +348,8 @@ def _contract(s: Contract, r: Renderer) -> Lines:
     columns = zip(names[1:], each, strict=True)
     tiles = ", ".join(str(acc) for acc, _ in each)
     return r.lines(
-        block_operand("a", s.a, s.m, s.k, s.element, r, whole=True),
-        *(block_operand(name, b, s.n, s.k, s.element, r, whole=True) for name, (_, b) in columns),
+        block_operand("a", s.a, s.m, s.k, s.element, r),
+        *(block_operand(name, b, s.n, s.k, s.element, r) for name, (_, b) in columns),
         f"Accumulators<Tile> {tiles};",
         f"contract({tiles}, {', '.join(names)}, Part{{{part}}}, shared);",
     )

@@ -7,7 +7,7 @@ from lumigen.emit.expression import Renderer, as_int
 from lumigen.emit.lines import Lines, joined
 from lumigen.emit.places import NARROW, is_small
 from lumigen.index import Axis, Ix, ix
-from lumigen.lower.gathered import Gathered
+from lumigen.lower.gathered import VECTOR, Gathered
 
 
 def gathered_lines(
@@ -43,8 +43,9 @@ def gathered_lines(
     along = f"Along::{'kDepth' if found.along is k else 'kMajor'}"
     r.uses.headers.add("gathered.cuh")
     majors = r.index(major.extent) if r.place == NARROW else as_int(r, major.extent)
+    kind = ", ".join([spelled, along, *([str(found.bytes)] if found.bytes != VECTOR else [])])
     return r.lines(
-        f"const auto {name} = gathered<{spelled}, {along}>(reinterpret_cast<const {spelled}*>({source}),"
+        f"const auto {name} = gathered<{kind}>(reinterpret_cast<const {spelled}*>({source}),"
         f" [&](int {rows.named('at_major')}) {{",
         rows.indented(),
         f"}}, [&](const auto& row, int {where.named('at_depth')}) {{",

@@ -15,6 +15,7 @@ from lumigen.machine import (
     Division,
     FewTile,
     Grain,
+    PartsApart,
     ProductTile,
     ProductTiles,
     RadixTiles,
@@ -76,6 +77,7 @@ PRODUCTS = ProductTiles(
     fewest=1,
     narrow=32,
     stored=4,
+    line=128,
     most_parts=16,
     long_part=1 << 13,
     least_steps=4,
@@ -85,6 +87,7 @@ PRODUCTS = ProductTiles(
     alone=0.75,
     beginning=8e6,
     added=320,
+    apart=PartsApart(rows=128, columns=128, depth=512, step=64, worth=2),
 )
 STREAMS = StreamTiles(
     rows=64,  # 16 to a warp
@@ -116,6 +119,8 @@ STREAMS = StreamTiles(
     steps_to_split=16,
     least_parts=4,
     most_parts=32,
+    alone=8,
+    most_alone=1 << 18,
 )
 ROW_FOLDS = RowFoldTiles(
     one=((128, 128, 32, 4, 4), (64, 128, 64, 3, 4)),  # 32 rows of a warp read least for a product
@@ -157,7 +162,7 @@ SM_80 = StreamingGpu(
     accumulators=1,  # no kernel with more was seen to be faster than a launch for each
     storing=Storing(
         table=8,
-        few_columns=16,
+        few_columns=4,
         long_row=128,
         many_terms=1 << 20,
         short=1 << 20,  # blocks share long loops, as against the launches that storing takes
@@ -166,13 +171,16 @@ SM_80 = StreamingGpu(
         expansion=2,
         few_reads=4,
         few_steps=12,
+        integers=False,
         unpacked=0,
         after=8,
         row=256,
         row_of_weights=1024,
         row_of_fold=512,
+        bytes=True,
         panels=False,
         steps=None,
+        waits=True,
     ),
     division=Division(
         lanes=MULTIPROCESSORS * 4096,  # four to each of a thousand threads of every multiprocessor
@@ -184,9 +192,11 @@ SM_80 = StreamingGpu(
         idle=2,
         worth=8,
     ),
-    vectors=Vectors(window=8, least=4, divided=256, written=0, scanned=32, pieces=0),
+    vectors=Vectors(
+        window=8, least=4, divided=256, written=0, scanned=32, integers=False, pieces=0
+    ),
     scans=ScanParts(workers=MULTIPROCESSORS, least=1 << 13, whole=256, fewest=4),
-    runs=CopiedRuns(itemsize=2, bytes=16, scattered=16, across=1),
+    runs=CopiedRuns(itemsize=2, bytes=8, vector=16, scattered=16, across=1, again=4),
     teams=TEAMS,
     multiprocessors=MULTIPROCESSORS,
     shared_bytes=99 * 1024,  # of the GPUs for consumers, on which kernels for sm_80 run too

@@ -31,7 +31,7 @@ def few_lines(s: Contract, r: Renderer) -> Lines:
     """Products of few rows with columns that are made, one after another."""
     part = ", ".join(count(r, i) for i in (s.m_lo, s.n_lo, s.k_lo, s.k_hi))
     each = ((s.acc, s.b), *s.more)
-    lines: list[Lines | str] = [block_operand("a", s.a, s.m, s.k, s.element, r, whole=True)]
+    lines: list[Lines | str] = [block_operand("a", s.a, s.m, s.k, s.element, r, parted=s.k)]
     for number, ((acc, columns), name) in enumerate(zip(each, "bcdefgh", strict=False)):
         made, packed = _made_lines(name, columns, s.n, s.k, s.element, r)
         lines += [made, f"Accumulators<Tile> {acc};"]

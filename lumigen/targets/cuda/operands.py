@@ -29,16 +29,21 @@ def block_operand(
     element: DType,
     r: Renderer,
     *,
-    whole: bool = False,
+    parted: Axis | None = None,
 ) -> Lines:
     """An operand as a ring takes it in: vectors along the direction in which it is contiguous.
 
-    `whole`: no part ends inside a vector where the operand itself does not.
+    `parted`: the axis along which a part may end inside a vector although the operand itself does not.
     """
     spelled = BLOCK_TYPES[element.name]
     majors = count(r, major.extent)
     along = "kMajor" if o.stride == 1 and o.k_stride != 1 else "kDepth"
     held = o.source is not None and o.source.dtype is element
+    gathered = None
+    if parted is None and o.value is not None and not (held and _is_in_vectors(o)):
+        gathered = Gathered.of(o.value, major, k, element)
+    if gathered is not None:
+        return gathered_lines(name, gathered, major, k, spelled, r)
     if held and o.source is not None and o.stride is not None and o.k_stride is not None:
         how = "kEither" if 1 in (o.stride, o.k_stride) else "kElements"
         source = r.pointer(o.source, o.base)
@@ -48,22 +53,31 @@ def block_operand(
         kind = f"Strided<{spelled}, Along::{along}, Copy::{how}, {r.place}>"
         return r.lines(f"const {kind} {name} = {{{source}, {strides}, {majors}}};")
     assert o.value is not None
-    gathered = Gathered.of(o.value, major, k, element) if whole else None
-    if gathered is not None:
-        return gathered_lines(name, gathered, major, k, spelled, r)
-    return _computed(name, o.value, (major, k), element, r, whole=whole)
+    return _computed(name, o.value, (major, k), element, r, parted)
+
+
+def _is_in_vectors(o: Operand) -> bool:
+    """Whether its strides leave it to a run to copy whole vectors, or one by one: all but lines of odd halves."""
+    strides = (o.stride, o.k_stride)
+    across = next((s for s in strides if s is not None and s != 1), None)
+    return None not in strides and not (across is not None and (across - VECTOR // 2) % VECTOR == 0)
 
 
 def _computed(
-    name: str, value: Expr, axes: tuple[Axis, Axis], element: DType, r: Renderer, *, whole: bool
+    name: str,
+    value: Expr,
+    axes: tuple[Axis, Axis],
+    element: DType,
+    r: Renderer,
+    parted: Axis | None,
 ) -> Lines:
     """An operand that is computed, along the direction in which most of what it reads is contiguous."""
     major, k = axes
     along = major if is_along(value, major, k) else k
     kind = f"{BLOCK_TYPES[element.name]}, Along::{'kMajor' if along is major else 'kDepth'}"
     majors = count(r, major.extent)
-    whole &= element is not f32 and along.extent % VECTOR == 0
-    if whole and (ahead := _read_ahead(value, along)):
+    whole = element is not f32 and along.extent % VECTOR == 0
+    if whole and along is not parted and (ahead := _read_ahead(value, along)):
         return _computed_vectors(name, kind, value, axes, along, ahead, r)
     body = _at_places(axes, _returned(value, r), r)
     head = f"const auto {name} = computed<{kind}>([&]({_parameters(body)}) {{"

@@ -43,6 +43,7 @@ PRODUCTS = ProductTiles(
         ProductTile(8, 64, 32, 1, 8, 25, warps=(1, 2)),
     ),
     stored=1,
+    line=128,
     most_parts=1,  # threadgroups cannot read what others of the launch have stored: see SplitDepth
     long_part=NEVER,
     least_steps=4,
@@ -99,6 +100,8 @@ STREAMS = (
         steps_to_split=16,
         least_parts=4,
         most_parts=32,
+        alone=8,
+        most_alone=1 << 30,
     )
 )
 ROW_FOLDS = RowFoldTiles(
@@ -149,11 +152,13 @@ APPLE7 = StreamingGpu(
         expansion=2,
         few_reads=4,
         few_steps=12,
+        integers=False,
         unpacked=0,
         after=8,
         row=256,
         row_of_weights=1024,
         row_of_fold=512,
+        bytes=False,
         panels=False,
         steps=None,
     ),
@@ -167,7 +172,9 @@ APPLE7 = StreamingGpu(
         idle=2,
         worth=8,
     ),
-    vectors=Vectors(window=8, least=4, divided=256, written=0, scanned=32, pieces=0),
+    vectors=Vectors(
+        window=8, least=4, divided=256, written=0, scanned=32, integers=False, pieces=0
+    ),
     scans=ScanParts(workers=CORES, least=1 << 13, whole=256, fewest=4),
     runs=None,
     teams=TEAMS,

@@ -15,6 +15,7 @@ from lumigen.importers.onnx.reading import numpy_type
 from lumigen.importers.onnx.values import Known, held
 
 UINT8 = 2
+FLOATS = 2.0**23  # whole numbers below are floats, and so is the sum of two of them
 
 
 def spread(n: OnnxNode, t: Tensor, x: Tensor) -> Tensor:
@@ -48,6 +49,8 @@ def quantised(x: Tensor, scale: Tensor, zero: Tensor | None, kind: np.dtype[Any]
     low, high = limits(kind)
     if zero is None:
         return near.clamp(low, high).to(dtype)
+    if high < FLOATS:
+        return (near.clamp(-FLOATS, FLOATS) + zero.to(f32)).clamp(low, high).to(dtype)
     moved = near.clamp(-(2.0**24), 2.0**24).to(i32) + zero.to(i32)
     return moved.clamp(low, high).to(dtype)
 
@@ -109,6 +112,9 @@ def requantised(n: OnnxNode, total: Tensor, factor: Tensor, i: int) -> Tensor:
     kind = numpy_type(n.element_type(i)) if zero is not None else np.dtype(np.uint8)
     low, high = limits(kind)
     near = (total.to(f32) * factor).round()
+    if high < FLOATS:
+        moved = near.clamp(-FLOATS, FLOATS) + (0 if zero is None else zero.reshape(()).to(f32))
+        return moved.clamp(low, high).to(held(kind))
     out = near.clamp(-(2.0**30), 2.0**30).to(i32) + (
         0 if zero is None else zero.reshape(()).to(i32)
     )

@@ -1,12 +1,14 @@
-"""fusing: which values are not stored after all, found by measuring whole entries before the kernels are searched.
+"""flipping: decisions about whole graphs that are better the other way, found before the kernels are searched.
 
-The heuristic's cuts are flipped one at a time, the largest value first, alike wherever the same canonical region would
-store it, so that layers stay alike. A flip stays if all entries together are faster with it, by more than noise.
+Which values are stored, which regions are joined, and in which order a value lies are the heuristic's. They are flipped
+one at a time, alike wherever the same canonical region is concerned, so that layers stay alike: first what is not
+stored after all, the largest value first, then joins, then orders. A flip stays if all entries together are faster with
+it, by more than noise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from statistics import median
 from time import monotonic
@@ -15,11 +17,13 @@ from lumigen.dtype import DType
 from lumigen.errors import LoweringFailed
 from lumigen.lower.assemble import CutUp, LoweredModel
 from lumigen.lower.devices import Device
+from lumigen.lower.flips import Asked, Flips
 from lumigen.lower.partition import default_cuts, removable
 from lumigen.measuring import Measuring
 from lumigen.passes import Entries
+from lumigen.region import Region
 from lumigen.search import winners
-from lumigen.search.book import Book, Found, key_of
+from lumigen.search.book import KINDS, Book, Found, key_of
 from lumigen.search.choice import Choice
 from lumigen.search.climb import Times, is_better, mean
 from lumigen.search.equal import trials_of
@@ -32,58 +36,82 @@ from lumigen.target_row import Target
 
 LONG = 60.0  # seconds of a search that has time for this
 SHARE = 0.15  # of it
-MOST = 12  # flips that are tried
+MOST = {"inlined": 12, "apart": 6, "in_order": 4}  # flips that are tried
 RUNS = 3  # of a flip and of what was best before, in alternation
 HOPELESS = 1.2  # times as long, in one run, which no noise makes up for
 
 
-def removable_keys(
+Flip = tuple[str, str]  # a field of Flips, and the key of the region that it is of
+
+
+def flips_of(
     entries: Entries, device: Device, dtype: DType, architectures: tuple[str, ...] = ()
-) -> list[str]:
-    """The keys of the regions whose results need not be stored, the largest result first."""
-    skeletons = CutUp.of(entries, device, dtype, architectures).model.skeletons
+) -> list[Flip]:
+    """The decisions that can be taken the other way, in the order in which they are tried."""
+    asked: dict[Flip, None] = {}
+
+    def heard(kind: str) -> Asked:
+        def hear(canonical: Region) -> bool:
+            asked.setdefault((kind, key_of(canonical)))
+            return False
+
+        return hear
+
+    heuristic = Flips(apart=heard("apart"), in_order=heard("in_order"))
+    skeletons = CutUp.of(entries, device, dtype, architectures, None, heuristic).model.skeletons
     sizes: dict[str, int] = {}
     for _, graph in entries:
         for _, region in removable(graph, default_cuts(graph, skeletons)):
             b = region.stores[0].dst
             size = prod(d.estimate() for d in b.dims) * b.dtype.itemsize
             sizes[key_of(region)] = sizes.get(key_of(region), 0) + size
-    return sorted(sizes, key=lambda key: (-sizes[key], key))
+    cuts = [("inlined", key) for key in sorted(sizes, key=lambda key: (-sizes[key], key))]
+    of_kind = {kind: [f for f in (*cuts, *asked) if f[0] == kind] for kind in KINDS}
+    return [flip for kind in KINDS for flip in of_kind[kind][: MOST[kind]]]
 
 
-def fused(
+def flipped(
     entries: Entries, target: Target, measuring: Measuring, dtype: DType, terms: Terms
-) -> tuple[str, ...]:
-    """The keys of what is not stored; what that was is remembered for the day."""
+) -> Mapping[str, tuple[str, ...]]:
+    """What is not as the heuristic says, as a book has it; what that was is remembered for the day."""
     if terms.seconds < LONG:
-        return ()
+        return {}
     device = remembering(TARGETS[target.name].device)
-    keys = removable_keys(entries, device, dtype, target.architectures)[:MOST]
-    key = f"inlined {dtype.name}"
-    place = winners.Kept.of(measuring, terms.threads, [key, target.text, *keys], cold=terms.cold)
+    flips = flips_of(entries, device, dtype, target.architectures)
+    key = f"flipped {dtype.name}"
+    model = [key, target.text, *(f"{kind} {region}" for kind, region in flips)]
+    place = winners.Kept.of(measuring, terms.threads, model, cold=terms.cold)
     found = winners.known(place, terms.seconds)
     if key in found.book.found and found.are_of_today:
-        flips = found.book.found[key].choice.first
-        return tuple(k for i, k in enumerate(keys) if flips >> i & 1)
+        number = found.book.found[key].choice.first
+        return as_book(f for i, f in enumerate(flips) if number >> i & 1)
     plain = _lowered(entries, device, dtype, target, ())
-    if plain is None or not keys:
-        return ()
+    if plain is None or not flips:
+        return {}
     with trials_of(plain, target, measuring, terms) as trials:
-        taken, now, before = _flipped(trials, entries, device, dtype, target, plain, keys, terms)
+        taken, now, before = _flipped(trials, entries, device, dtype, target, plain, flips, terms)
     if before:
-        flips = sum(1 << i for i, k in enumerate(keys) if k in taken)
-        kept = Found(Choice(flips, (), ()), mean(now), mean(before))
+        number = sum(1 << i for i, f in enumerate(flips) if f in taken)
+        kept = Found(Choice(number, (), ()), mean(now), mean(before))
         winners.keep({}, {key: kept}, place, terms.seconds)
-    return taken
+    return as_book(taken)
+
+
+def as_book(flips: Iterable[Flip]) -> Mapping[str, tuple[str, ...]]:
+    """The keys of regions by kind."""
+    out: dict[str, tuple[str, ...]] = {}
+    for kind, key in flips:
+        out[kind] = (*out.get(kind, ()), key)
+    return out
 
 
 def _lowered(
-    entries: Entries, device: Device, dtype: DType, target: Target, inlined: Collection[str]
+    entries: Entries, device: Device, dtype: DType, target: Target, flips: Iterable[Flip]
 ) -> LoweredModel | None:
-    """The model by the heuristic, less these cuts; None where no plan runs what is left of its regions."""
-    inlines = Book({}, inlined=tuple(inlined)).inlines if inlined else None
+    """The model by the heuristic, less these; None where no plan runs what is left of its regions."""
+    chosen = Book({}, flipped=as_book(flips)).flips
     try:
-        return CutUp.of(entries, device, dtype, target.architectures, None, inlines).lowered()
+        return CutUp.of(entries, device, dtype, target.architectures, None, chosen).lowered()
     except LoweringFailed:
         return None
 
@@ -95,24 +123,24 @@ def _flipped(
     dtype: DType,
     target: Target,
     plain: LoweredModel,
-    keys: Collection[str],
+    flips: Sequence[Flip],
     terms: Terms,
-) -> tuple[tuple[str, ...], Times, Times]:
+) -> tuple[tuple[Flip, ...], Times, Times]:
     """The flips that stay, the time with them and without; no times where the model does not run."""
     end = monotonic() + terms.seconds * SHARE
     (best,) = trials.build([plain], end - monotonic())
     first = None if best is None else trials.begin(best)
     if best is None or first is None:
         return (), (), ()
-    taken, now = (), first.run
-    for key in keys:
+    taken, now = tuple[Flip, ...](), first.run
+    for flip in flips:
         if monotonic() >= end:
             break
-        model = _lowered(entries, device, dtype, target, (*taken, key))
+        model = _lowered(entries, device, dtype, target, (*taken, flip))
         (job,) = (None,) if model is None else trials.build([model], end - monotonic())
         times = None if job is None else _beside(trials, best, job)
         if job is not None and times is not None and is_better(*times):
-            taken, best, now = (*taken, key), job, times[0]
+            taken, best, now = (*taken, flip), job, times[0]
     return taken, now, first.run
 
 

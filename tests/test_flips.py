@@ -1,4 +1,4 @@
-"""Cuts that are there for speed alone: each can go, and what is computed stays the same."""
+"""Cuts, joins and orders that are there for speed alone: each can go, and what is computed stays the same."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ from lumigen import functional
 from lumigen.errors import LoweringFailed
 from lumigen.interp.graph import evaluate
 from lumigen.lower.assemble import LoweredModel, assemble
-from lumigen.search import fusing, host
+from lumigen.lower.flips import HEURISTIC
+from lumigen.search import flipping, host
 from lumigen.search.book import Book, book_of, key_of, text_of
-from lumigen.search.fusing import removable_keys
+from lumigen.search.flipping import as_book, flips_of
 from lumigen.search.jobs import Timed
 from lumigen.search.tune import Terms
 from lumigen.target import HOST
 from lumigen.targets.cpu.device import CPU
 
 ROWS = lg.Dim("rows", 1, 9, typical=4)
+BOTH = {"x": lg.spec(ROWS, 8), "w": lg.spec(8, 12)}
 
 
 def normed(x: Any, w: Any) -> Any:
@@ -35,50 +37,67 @@ def normed(x: Any, w: Any) -> Any:
     return {"out": hidden * hidden.amax(-1, keepdim=True), "sums": hidden.sum(0)}
 
 
-def lowered(entries: Any, inlined: frozenset[str]) -> LoweredModel | None:
+def moments(x: Any) -> Any:
+    centred = x - x.mean(-1, keepdim=True)
+    return {"mean": x.mean(-1), "variance": (centred * centred).mean(-1), "e": x.exp()}
+
+
+def merged(x: Any, w: Any) -> Any:
+    h = (x @ w).reshape(x.shape[0], 3, 4).transpose(0, 1).softmax(-1)
+    attended = (h @ h.transpose(1, 2)).softmax(-1) @ h
+    return attended.transpose(0, 1).reshape(x.shape[0], 12) @ w.T
+
+
+def lowered(entries: Any, flip: tuple[str, str]) -> LoweredModel | None:
     try:
-        return assemble(entries, CPU, inlines=Book({}, inlined=tuple(sorted(inlined))).inlines)
+        return assemble(entries, CPU, flips=Book({}, flipped=as_book([flip])).flips)
     except LoweringFailed:
         return None
 
 
 @pytest.mark.parametrize(
-    ("function", "specs", "shapes"),
+    ("function", "specs", "shapes", "kinds"),
     [
-        (small, SPECS, {"x": (5, 24), "w": (24, 40)}),
-        (normed, {"x": lg.spec(ROWS, 8), "w": lg.spec(8, 12)}, {"x": (5, 8), "w": (8, 12)}),
+        (small, SPECS, {"x": (5, 24), "w": (24, 40)}, {"inlined"}),
+        (normed, BOTH, {"x": (5, 8), "w": (8, 12)}, {"inlined"}),
+        (moments, {"x": lg.spec(ROWS, 8)}, {"x": (5, 8)}, {"inlined", "apart"}),
+        (merged, BOTH, {"x": (5, 8), "w": (8, 12)}, {"inlined", "in_order"}),
     ],
 )
-def test_a_value_that_is_not_stored_is_computed_where_it_is_read(
+def test_what_is_flipped_changes_kernels_and_no_result(
     function: Any,
     specs: Mapping[str, Any],
     shapes: Mapping[str, tuple[int, ...]],
+    kinds: set[str],
     rng: np.random.Generator,
 ) -> None:
     entries = entries_of(function, **specs)
     inputs = {n: rng.standard_normal(s).astype(np.float32) for n, s in shapes.items()}
     wanted = evaluate(entries[0][1], inputs, {})
-    plain, count = assemble(entries, CPU), 0
-    keys = removable_keys(entries, CPU, lg.f32)
-    for key in keys:
-        made = lowered(entries, frozenset({key}))
+    plain, flipped = assemble(entries, CPU), set[str]()
+    for flip in flips_of(entries, CPU, lg.f32):
+        made = lowered(entries, flip)
         if made is None:
             continue
-        assert len(made.kernels) != len(plain.kernels) or made.kernels != plain.kernels
+        assert made.kernels != plain.kernels
         found = run_entry(made, inputs, {})
         for name, array in wanted.items():
             np.testing.assert_allclose(found[name], array, 1e-4, 1e-5)
-        count += 1
-    assert count > 0
+        flipped.add(flip[0])
+    assert flipped == kinds
 
 
 def test_a_book_says_what_is_not_stored() -> None:
-    book = Book({}, inlined=("a", "b"))
+    book = Book({}, flipped={"inlined": ("a", "b"), "apart": ("c",), "in_order": ("d",)})
     assert book_of(text_of(book), "a text") == book
     assert not book.is_empty
     (region, *_) = {k.of: None for k in assemble(entries_of(), CPU).kernels if k.of is not None}
-    assert Book({}, inlined=(key_of(region),)).inlines(region)
-    assert not book.inlines(region)
+    flips, others = Book({}, flipped={"inlined": (key_of(region),)}).flips, book.flips
+    assert flips.inlined is not None
+    assert others.inlined is not None
+    assert flips.inlined(region)
+    assert not others.inlined(region)
+    assert Book({}).flips == HEURISTIC
 
 
 class Counted:
@@ -106,19 +125,23 @@ class Counted:
         return Timed({}, (float(count),), wrong, 0.0)
 
 
+def counted(wrong: bool, *_: object) -> Counted:
+    return Counted(wrong)
+
+
 @pytest.mark.parametrize("wrong", [False, True])
 def test_a_flip_stays_if_entries_are_faster_and_right(
     wrong: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LUMIGEN_CACHE", str(tmp_path))
-    monkeypatch.setattr(fusing, "trials_of", lambda *_: Counted(wrong))
+    monkeypatch.setattr(flipping, "trials_of", partial(counted, wrong))
     entries = entries_of(normed, x=lg.spec(ROWS, 8), w=lg.spec(8, 12))
     plain = assemble(entries, CPU)
-    search = partial(fusing.fused, entries, HOST, host.MEASURING, lg.f32)
+    search = partial(flipping.flipped, entries, HOST, host.MEASURING, lg.f32)
     taken = search(Terms(60.0, 1))
-    made = assemble(entries, CPU, inlines=Book({}, inlined=taken).inlines)
+    made = assemble(entries, CPU, flips=Book({}, flipped=taken).flips)
     assert (len(made.kernels) < len(plain.kernels)) == (not wrong)
     assert bool(taken) == (not wrong)
-    monkeypatch.setattr(fusing, "trials_of", None)
+    monkeypatch.setattr(flipping, "trials_of", None)
     assert search(Terms(60.0, 1)) == taken, "remembered for the day"
-    assert search(Terms(5.0, 1)) == (), "a short search has no time for it"
+    assert search(Terms(5.0, 1)) == {}, "a short search has no time for it"

@@ -1,0 +1,284 @@
+// Products of integers of 8 bits for panel.h: pack_a_bytes, pack_a_along_bytes, pack_a_from_bytes and
+// multiply_bytes of A, of int8_t or uint8_t, and columns of int8_t, added up in i32, which wraps around. The
+// sums are exact, so they are the same however C is divided and on every instruction set.
+//
+// Columns lie in panels with four k side by side, (n / 16, k / 4, 16, 4), zeros beyond n and beyond k up to a
+// multiple of 64. A is packed in tiles, (row / 16, k / 64, 16, 64), zeros beyond k: what a matrix unit takes,
+// and four k of a row are a word. A call may begin at a multiple of 64 k.
+//
+// AVX-512 VNNI multiplies unsigned numbers of A: signed ones are packed 128 greater, and 128 times the sum of
+// the column is taken away again, which one instruction more for each vector of columns adds up. Without it
+// even and odd k are widened to 16 bits and multiplied in pairs.
+#pragma once
+
+#if !defined(LUMIGEN_PORTABLE) && defined(__AVX512VNNI__)
+#define LUMIGEN_VNNI
+#endif
+
+namespace LUMIGEN_NS {
+inline namespace LUMIGEN_ISA {
+
+constexpr int kByteRows = 16, kByteDepth = 64;
+constexpr int64_t kByteTile = kByteRows * kByteDepth;
+
+LUMIGEN_INLINE int64_t byte_tiles(int64_t k) { return (k + kByteDepth - 1) / kByteDepth; }
+
+// --- rows ---
+
+// What is packed of a number of A: a matrix unit takes signed ones as they are.
+#if defined(LUMIGEN_VNNI) && !defined(LUMIGEN_AMX)
+constexpr uint8_t kSignedOffset = 0x80;
+#else
+constexpr uint8_t kSignedOffset = 0;
+#endif
+template <class T>
+LUMIGEN_INLINE T as_packed(T x) {
+  return std::is_signed_v<T> ? T(uint8_t(x) ^ kSignedOffset) : x;
+}
+
+// Every row of every tile: put(to, row, first k, how many). Rows beyond `rows` of a tile that has others stay
+// as they are: what they are multiplied to is stored nowhere.
+template <class T, class F>
+LUMIGEN_INLINE void pack_byte_rows(T* dst, int rows, int64_t k, F&& put) {
+  const int64_t deep = byte_tiles(k);
+  for (int r = 0; r < rows; r++) {
+    T* to = dst + r / kByteRows * deep * kByteTile + r % kByteRows * kByteDepth;
+    for (int64_t i = 0; i < k; i += kByteDepth, to += kByteTile)
+      put(to, r, i, k - i < kByteDepth ? int(k - i) : kByteDepth);
+  }
+}
+
+template <class T, class F>
+inline void pack_a_along_bytes(T* dst, int rows, int64_t k, F&& row) {
+  pack_byte_rows(dst, rows, k, [&](T* to, int r, int64_t i, int n) {
+    const T* from = row(r) + i;
+    if (n == kByteDepth) {
+      for (int j = 0; j < kByteDepth; j += 8) {
+        uint64_t some;
+        __builtin_memcpy(&some, from + j, sizeof some);
+        if (std::is_signed_v<T>) some ^= kSignedOffset * UINT64_C(0x0101010101010101);
+        __builtin_memcpy(to + j, &some, sizeof some);
+      }
+    } else {
+      for (int j = 0; j < kByteDepth; j++) to[j] = j < n ? as_packed(from[j]) : T(0);
+    }
+  });
+}
+
+template <class T, class F>
+inline void pack_a_from_bytes(T* dst, int rows, int64_t k, F&& at) {
+  pack_byte_rows(dst, rows, k, [&](T* to, int r, int64_t i, int n) {
+    for (int j = 0; j < kByteDepth; j++) to[j] = j < n ? as_packed(T(at(r, i + j))) : T(0);
+  });
+}
+
+template <class T>
+inline void pack_a_bytes(T* dst, const T* src, int64_t row_stride, int64_t k_stride, int rows, int64_t k) {
+  if (k_stride == 1) return pack_a_along_bytes(dst, rows, k, [=](int r) { return src + r * row_stride; });
+  pack_a_from_bytes(dst, rows, k, [=](int r, int64_t i) { return src[r * row_stride + i * k_stride]; });
+}
+
+// --- products ---
+
+#if defined(LUMIGEN_VNNI)
+// Four numbers of each lane as products take them.
+using Quads = IVec;
+template <class T>
+LUMIGEN_INLINE Quads quads(IVec a) {
+  return std::is_signed_v<T> && kSignedOffset == 0 ? a ^ splat_int(INT32_C(-0x7f7f7f80)) : a;
+}
+LUMIGEN_INLINE Quads column_quads(IVec b) { return b; }
+// acc += the four products of each lane.
+LUMIGEN_INLINE void add_quads(IVec& acc, Quads a, Quads b) {
+  auto sum = _mm512_dpbusd_epi32(acc.v, a.v, b.v);
+  __asm__("" : "+v"(sum));
+  acc.v = sum;
+}
+template <class T>
+constexpr bool kTakesAway = std::is_signed_v<T>;  // 128 times the columns
+#else
+struct Quads {
+  IVec even, odd;  // in the halves of words
+};
+template <class T>
+LUMIGEN_INLINE IVec halves(IVec a) {
+  const IVec low = a & splat_int(0x00ff00ff);
+  if (!std::is_signed_v<T>) return low;
+  // x - 128 of x ^ 128, in each half; 2^15 more until then, so that none borrows from the other
+  return ((low ^ splat_int(0x00800080)) + splat_int(0x7f807f80)) ^ splat_int(INT32_C(-0x7fff8000));
+}
+template <class T>
+LUMIGEN_INLINE Quads quads(IVec a) {
+  return {halves<T>(a), halves<T>(shift_right<8>(a))};
+}
+LUMIGEN_INLINE Quads column_quads(IVec b) { return quads<int8_t>(b); }
+LUMIGEN_INLINE IVec add_pairs(IVec a, IVec b) {
+#if !defined(LUMIGEN_PORTABLE) && defined(__AVX512BW__)
+  return {_mm512_madd_epi16(a.v, b.v)};
+#elif !defined(LUMIGEN_PORTABLE) && defined(__AVX2__)
+  return {_mm256_madd_epi16(a.v, b.v)};
+#elif !defined(LUMIGEN_PORTABLE) && defined(__SSE4_2__)
+  return {_mm_madd_epi16(a.v, b.v)};
+#else
+  int16_t x[2 * kLanes], y[2 * kLanes];
+  int32_t sums[kLanes];
+  __builtin_memcpy(x, &a, sizeof x);
+  __builtin_memcpy(y, &b, sizeof y);
+  for (int i = 0; i < kLanes; i++) sums[i] = x[2 * i] * y[2 * i] + x[2 * i + 1] * y[2 * i + 1];
+  return load_int(sums, AllLanes{});
+#endif
+}
+LUMIGEN_INLINE void add_quads(IVec& acc, Quads a, Quads b) {
+  acc = acc + add_pairs(a.even, b.even) + add_pairs(a.odd, b.odd);
+}
+template <class T>
+constexpr bool kTakesAway = false;
+#endif
+
+LUMIGEN_INLINE IVec spread_word(const void* a) {
+  int32_t word;
+  __builtin_memcpy(&word, a, sizeof word);
+  return splat_int(word);
+}
+
+// A tile of C in registers has so many rows, and columns of so many panels.
+#if !defined(LUMIGEN_PORTABLE) && defined(__AVX512F__)
+constexpr int kQuadRows = 8, kQuadPanels = 2;
+#elif !defined(LUMIGEN_PORTABLE) && defined(__AVX2__)
+constexpr int kQuadRows = 4, kQuadPanels = 1;
+#else
+constexpr int kQuadRows = 2, kQuadPanels = 1;
+#endif
+static_assert(kByteRows % kQuadRows == 0, "the rows of a tile in registers lie in one tile of A");
+
+// Of the first `cols` columns, those of vector v: use(lanes).
+template <class F>
+LUMIGEN_INLINE void columns_of(int v, int64_t cols, F&& use) {
+  const int64_t left = cols - v * kLanes;
+  if (left >= kLanes) return use(AllLanes{});
+  if (left > 0) use(FirstLanes{int(left)});
+}
+
+// c (kR rows, cols: as many as kP panels have or fewer) = or += rows of A at `a` times the panels at `b`.
+template <int kR, int kP, class T>
+__attribute__((noinline)) void multiply_quads(int32_t* c, int64_t ldc, const T* a, const int8_t* b,
+                                              int64_t panel_stride, int64_t cols, int64_t k,
+                                              bool accumulate) {
+  constexpr int kWide = kPanel / kLanes, kV = kP * kWide;
+  const Quads offset = column_quads(splat_int(INT32_C(-0x7f7f7f80)));
+  IVec acc[kR][kV], total[kV];
+#pragma GCC unroll 8
+  for (int v = 0; v < kV; v++) {
+    total[v] = splat_int(0);
+#pragma GCC unroll 8
+    for (int r = 0; r < kR; r++) {
+      acc[r][v] = splat_int(0);
+      if (accumulate)
+        columns_of(v, cols, [&](auto lanes) { acc[r][v] = load_int(c + r * ldc + v * kLanes, lanes); });
+    }
+  }
+  for (int64_t i = 0; i < k; i += kByteDepth, a += kByteTile) {
+    const int64_t words = k - i < kByteDepth ? (k - i + 3) / 4 : kByteDepth / 4;
+    for (int64_t w = 0; w < words; w++, b += 4 * kPanel) {
+      Quads y[kV];
+#pragma GCC unroll 8
+      for (int v = 0; v < kV; v++) {
+        const int8_t* at = b + v / kWide * panel_stride + v % kWide * 4 * kLanes;
+        y[v] = column_quads(load_int(reinterpret_cast<const int32_t*>(at), AllLanes{}));
+        if (kTakesAway<T>) add_quads(total[v], offset, y[v]);
+      }
+#pragma GCC unroll 8
+      for (int r = 0; r < kR; r++) {
+        const Quads x = quads<T>(spread_word(a + r * kByteDepth + w * 4));
+#pragma GCC unroll 8
+        for (int v = 0; v < kV; v++) add_quads(acc[r][v], x, y[v]);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int v = 0; v < kV; v++)
+#pragma GCC unroll 8
+    for (int r = 0; r < kR; r++) {
+      const IVec sum = kTakesAway<T> ? acc[r][v] - total[v] : acc[r][v];
+      columns_of(v, cols, [&](auto lanes) { store_int(c + r * ldc + v * kLanes, sum, lanes); });
+    }
+}
+
+// multiply_quads for a number of rows known at run time, at most kR.
+template <int kP, int kR, class T>
+inline void multiply_quad_rows(int32_t* c, int64_t ldc, const T* a, const int8_t* b, int64_t panel_stride,
+                               int rows, int64_t cols, int64_t k, bool accumulate) {
+  if (rows == kR) return multiply_quads<kR, kP>(c, ldc, a, b, panel_stride, cols, k, accumulate);
+  if constexpr (kR > 1)
+    multiply_quad_rows<kP, kR - 1>(c, ldc, a, b, panel_stride, rows, cols, k, accumulate);
+}
+
+// All rows, kR at most at a time, times as many groups of kP panels as fit between `n` and `cols`, or are begun
+// there. Returns the first column left.
+template <int kP, int kR, class T>
+inline int64_t multiply_quad_groups(int32_t* c, int64_t ldc, const T* a, const int8_t* b,
+                                    int64_t panel_stride, int rows, int64_t n, int64_t cols, int64_t k,
+                                    bool accumulate, int64_t least) {
+  const int64_t deep = byte_tiles(k);
+  for (; cols - n >= least && n < cols; n += kP * kPanel)
+    for (int r = 0; r < rows; r += kR) {
+      const T* from = a + r / kByteRows * deep * kByteTile + r % kByteRows * kByteDepth;
+      multiply_quad_rows<kP, kR>(c + r * ldc + n, ldc, from, b + n / kPanel * panel_stride, panel_stride,
+                                 rows - r < kR ? rows - r : kR, cols - n, k, accumulate);
+    }
+  return n;
+}
+
+template <class T>
+inline void multiply_in_vectors(int32_t* c, int64_t ldc, const T* packed_a, const int8_t* packed_b, int rows,
+                                int64_t cols, int64_t k, int64_t panel_stride, bool accumulate) {
+  int64_t n = 0;
+  const auto groups = [&](auto panels, auto most, int64_t least) {
+    n = multiply_quad_groups<panels, most>(c, ldc, packed_a, packed_b, panel_stride, rows, n, cols, k,
+                                           accumulate, least);
+  };
+  using std::integral_constant;
+  if (rows == 1)  // the columns come from memory, faster in several streams
+    groups(integral_constant<int, 4>{}, integral_constant<int, 1>{}, 4 * kPanel);
+  groups(integral_constant<int, kQuadPanels>{}, integral_constant<int, kQuadRows>{}, (kQuadPanels - 1) * kPanel + 1);
+  groups(integral_constant<int, 1>{}, integral_constant<int, kQuadRows>{}, 1);
+}
+
+#if defined(LUMIGEN_AMX)
+constexpr int kFewByteRows = 4;  // with which tiles of a matrix unit are mostly empty
+
+template <class T>
+inline void multiply_bytes(int32_t* c, int64_t ldc, const T* packed_a, const int8_t* packed_b, int rows,
+                           int64_t cols, int64_t k, int64_t panel_stride, bool accumulate,
+                           const int8_t* next = nullptr) {
+  if (rows <= kFewByteRows)
+    return multiply_in_vectors(c, ldc, packed_a, packed_b, rows, cols, k, panel_stride, accumulate);
+  const auto as_words = [](const int8_t* p) { return reinterpret_cast<const BF16Pair*>(p); };
+  const int64_t deep = byte_tiles(k);
+  multiply_pairs<T>(reinterpret_cast<float*>(c), ldc, reinterpret_cast<const uint16_t*>(packed_a),
+                    deep * kTile, as_words(packed_b), panel_stride / 4, rows, cols, deep, accumulate,
+                    as_words(next));
+}
+template <class T>
+inline void multiply_streamed_bytes(int32_t* c, int64_t ldc, const T* packed_a, const int8_t* packed_b,
+                                    int rows, int64_t cols, int64_t k, int64_t panel_stride,
+                                    bool accumulate) {
+  const int8_t* next = packed_b + (cols + kPanel - 1) / kPanel * panel_stride;
+  multiply_bytes(c, ldc, packed_a, packed_b, rows, cols, k, panel_stride, accumulate, next);
+}
+#else
+template <class T>
+inline void multiply_bytes(int32_t* c, int64_t ldc, const T* packed_a, const int8_t* packed_b, int rows,
+                           int64_t cols, int64_t k, int64_t panel_stride, bool accumulate) {
+  multiply_in_vectors(c, ldc, packed_a, packed_b, rows, cols, k, panel_stride, accumulate);
+}
+template <class T>
+inline void multiply_streamed_bytes(int32_t* c, int64_t ldc, const T* packed_a, const int8_t* packed_b,
+                                    int rows, int64_t cols, int64_t k, int64_t panel_stride,
+                                    bool accumulate) {
+  multiply_in_vectors(c, ldc, packed_a, packed_b, rows, cols, k, panel_stride, accumulate);
+}
+#endif
+
+}  // namespace LUMIGEN_ISA
+}  // namespace LUMIGEN_NS

@@ -1,0 +1,81 @@
+// Products of integers of 8 bits: equal to sums in plain C++ however they are divided, with the numbers whose
+// products are the greatest among them. Buffers are as large as promised.
+#include "panel.h"
+
+#if defined(LUMIGEN_AMX) && !defined(LUMIGEN_EMULATED_TILES)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "check.h"
+
+using namespace LUMIGEN_NS;
+
+static int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+template <class T>
+static std::vector<T> bytes(Random& random, int64_t n) {
+  std::vector<T> x(static_cast<size_t>(n));
+  for (size_t i = 0; i < x.size(); i++)
+    x[i] = i < 4 ? std::numeric_limits<T>::min() : T(random.word());
+  return x;
+}
+
+// B (cols, k) in fours of k, as the runtime packs a weight.
+static std::vector<int8_t> quads_of(const std::vector<int8_t>& b, int64_t cols, int64_t k) {
+  const int64_t depth = up(k, 64);
+  std::vector<int8_t> packed(size_t(up(cols, 16) * depth), 0);
+  for (int64_t n = 0; n < cols; n++)
+    for (int64_t i = 0; i < k; i++)
+      packed[size_t(n / 16 * depth * 16 + (i / 4 * 16 + n % 16) * 4 + i % 4)] = b[size_t(n * k + i)];
+  return packed;
+}
+
+// In parts of k, some of them streamed, of rows that lie along k or across it.
+template <class T>
+static void test_product(Random& random, int rows, int64_t cols, int64_t k, int64_t cut, bool across) {
+  const std::vector<T> a = bytes<T>(random, rows * k);
+  const std::vector<int8_t> b = bytes<int8_t>(random, cols * k), columns = quads_of(b, cols, k);
+  const int64_t ldc = cols + 3, stride = up(k, 64) * 16;
+  std::vector<int32_t> c(size_t(rows * ldc), 7);
+  std::vector<T> packed(size_t(up(rows, 16) * up(k < cut ? k : cut, 64)), T(9));
+  [[maybe_unused]] const Multiplier multiplier;
+  for (int64_t i = 0; i < k; i += cut) {
+    const int64_t some = k - i < cut ? k - i : cut;
+    pack_a_bytes(packed.data(), a.data() + (across ? i * rows : i), across ? 1 : k, across ? rows : 1, rows,
+                 some);
+    if (i == 0) {
+      multiply_bytes(c.data(), ldc, packed.data(), columns.data(), rows, cols, some, stride, false);
+    } else {
+      multiply_streamed_bytes(c.data(), ldc, packed.data(), columns.data() + i * 16, rows, cols, some, stride,
+                              true);
+    }
+  }
+  for (int r = 0; r < rows; r++)
+    for (int64_t n = 0; n < ldc; n++) {
+      int32_t sum = n < cols ? 0 : 7;
+      for (int64_t i = 0; i < k && n < cols; i++)
+        sum += int32_t(a[size_t(across ? i * rows + r : r * k + i)]) * b[size_t(n * k + i)];
+      CHECK(c[size_t(r * ldc + n)] == sum);
+    }
+}
+
+int main() {
+#if defined(LUMIGEN_AMX) && !defined(LUMIGEN_EMULATED_TILES)
+  syscall(SYS_arch_prctl, 0x1023, 18);  // tile registers, please
+#endif
+  Random random;
+  for (int rows : {1, 3, 5, 8, 16, 17, 33})
+    for (int64_t cols : {1, 16, 33, 80})
+      for (int64_t k : {1, 4, 63, 64, 65, 257})
+        for (int64_t cut : {64, 512}) {
+          test_product<int8_t>(random, rows, cols, k, cut, false);
+          test_product<uint8_t>(random, rows, cols, k, cut, rows == 3);
+        }
+  std::puts("products of integers of 8 bits: exact");
+  return 0;
+}
