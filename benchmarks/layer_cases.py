@@ -121,6 +121,52 @@ def route(lib: Library, module: Any, x: Any) -> Any:
     return (best[0].unsqueeze(-1) * out).sum(0)
 
 
+def stacked(lib: Library, module: Any, x: Any) -> Any:
+    """Each token through the two best of eight experts, whose matrices stand apart, as checkpoints have them."""
+    best, which = lib.fn.topk(module.router(x).softmax(-1), 2)
+    up, down = (lib.fn.stack([e.weight for e in each]) for each in (module.up, module.down))
+    hidden = lib.fn.einsum("td,tkhd->tkh", x, up[which]).relu()
+    return (best.unsqueeze(-1) * lib.fn.einsum("tkh,tkdh->tkd", hidden, down[which])).sum(1)
+
+
+def grouped(lib: Library, module: Any, x: Any) -> Any:
+    """The same, each expert for all tokens."""
+    best, which = lib.fn.topk(module.router(x).softmax(-1), 2)
+    out = 0.0
+    for e, (up, down) in enumerate(zip(module.up, module.down, strict=True)):
+        out = out + (best * (which == e)).sum(-1, keepdim=True) * down(up(x).relu())
+    return out
+
+
+def matrices(rows: int, columns: int) -> Callable[[Library], Any]:
+    """Eight linear layers without biases."""
+    return lambda lib: lib.nn.ModuleList(
+        [lib.nn.Linear(rows, columns, bias=False) for _ in range(8)]
+    )
+
+
+def of_experts(f: Callable[..., Any]) -> Callable[[Library], Any]:
+    return calls(
+        f,
+        router=lambda lib: lib.nn.Linear(256, 8),
+        up=matrices(256, 1024),
+        down=matrices(1024, 256),
+    )
+
+
+def in_f64(f: Callable[..., Any]) -> Callable[[Library], Any]:
+    return function(
+        lambda lib, *inputs: f(*(x.to(lib.fn.f64) if lib.is_ours else x.double() for x in inputs))
+    )
+
+
+def channels_last(lib: Library, module: Any, x: Any) -> Any:
+    """A convolution of an image, or a row, whose channels lie last."""
+    del lib
+    first, last = (0, 3, 1, 2), (0, 2, 3, 1)
+    return module.conv(x.permute(first)).permute(last) if x.ndim == 4 else module.conv(x.mT).mT
+
+
 def pick(lib: Library, x: Any, expert: Any) -> Any:
     """Tokens in the order of their experts, as a grouped product wants them."""
     order = lib.fn.argsort(expert, stable=True)
@@ -364,6 +410,21 @@ CASES: dict[str, LayerCase] = {
         ),
         floats((1, 28, 28, 96)),
     ),
+    "conv2d_depthwise_7_nhwc": LayerCase(
+        "convolution",
+        calls(channels_last, conv=lambda lib: lib.nn.Conv2d(96, 96, 7, padding=3, groups=96)),
+        floats((1, 28, 28, 96)),
+    ),
+    "conv1d_depthwise_7_last": LayerCase(
+        "convolution",
+        calls(channels_last, conv=lambda lib: lib.nn.Conv1d(256, 256, 7, padding=3, groups=256)),
+        floats((1, 1000, 256)),
+    ),
+    "conv1d_depthwise_31": LayerCase(
+        "convolution",
+        layer("Conv1d", 256, 256, 31, padding=15, groups=256),
+        floats((1, 256, 400)),
+    ),
     "conv_transpose2d": LayerCase(
         "convolution", layer("ConvTranspose2d", 64, 64, 2, stride=2), floats((1, 64, 40, 40))
     ),
@@ -505,6 +566,24 @@ CASES: dict[str, LayerCase] = {
     "matrix_vector": LayerCase(
         "einsum", function(lambda _, x, w: w @ x), floats((2048,), (2048, 2048)), tolerance=1e-3
     ),
+    "vector_matrix": LayerCase(
+        "einsum", function(lambda _, x, w: x @ w), floats((2048,), (2048, 2048)), tolerance=1e-3
+    ),
+    "einsum_batch_inside": LayerCase(
+        "einsum",
+        function(lambda lib, x, y: lib.fn.einsum("ibd,jbd->ibj", x, y)),
+        floats((128, 16, 64), (128, 16, 64)),
+        tolerance=1e-3,
+    ),
+    "f64_softmax": LayerCase("f64", in_f64(lambda x: x.softmax(-1)), floats((256, 512))),
+    "f64_tanh": LayerCase("f64", in_f64(lambda x: x.tanh()), floats((256, 512))),
+    "f64_squares": LayerCase("f64", in_f64(lambda x: x.square().sum(-1)), floats((512, 1024))),
+    "f64_product": LayerCase("f64", in_f64(lambda x, y: x @ y), floats((256, 256), (256, 256))),
+    "boolean_masks": LayerCase(
+        "masks",
+        function(lambda lib, x, y: lib.fn.where((x > 0) & (y < 0.5) | ~(x < -1), x, y)),
+        floats((512, 1024), (512, 1024)),
+    ),
     "log_mel": LayerCase("signal", mel, floats((480_000,)), tolerance=2e-3),
     "gqa_400": LayerCase(
         "attention", function(attend), floats((1, 32, 1, 64), (1, 8, 400, 64), (1, 8, 400, 64))
@@ -522,6 +601,8 @@ CASES: dict[str, LayerCase] = {
         ),
         floats((1, 256)),
     ),
+    "experts_stacked": LayerCase("routing", of_experts(stacked), floats((1, 256))),
+    "experts_grouped": LayerCase("routing", of_experts(grouped), floats((64, 256))),
     "tokens_by_expert": LayerCase(
         "routing", function(pick), (Input((512, 256)), Input((512,), below=8))
     ),

@@ -82,6 +82,18 @@ class Grain:
 
 
 @dataclass(frozen=True)
+class Streams:
+    """Columns whose elements lie at least a `page` apart, of more than `far` bytes: so many `terms` in a part.
+
+    Memory is then read along as many rows at a time as a processor follows.
+    """
+
+    page: int  # bytes
+    far: int  # bytes
+    terms: int
+
+
+@dataclass(frozen=True)
 class Division:
     """When long reductions run in parts.
 
@@ -96,6 +108,7 @@ class Division:
     repeated: int  # times as much as it reduces does a task after a fold that other tasks repeat
     idle: int  # times as many lanes as are at work: then most of the machine is idle
     worth: int  # the least parts that a reduction has terms for, if it is to be split
+    streams: Streams | None = None
 
 
 @dataclass(frozen=True)
@@ -109,6 +122,7 @@ class Vectors:
     scanned: int  # of a row that is scanned one element after the other; longer ones by vectors
     integers: bool  # whether they store floats as integers, and make floats of sums of integers
     pieces: int  # points of an axis that a kernel may have a store for each of; 0: none
+    mapped: int = 16  # times as many points as terms of its folds: then a map takes the vectors
     doubles: bool = False  # whether lanes have numbers of f64 beside those of f32
 
 

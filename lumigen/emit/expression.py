@@ -321,10 +321,7 @@ class Renderer:
 
     def vector(self, e: Expr) -> Text:
         """The value over lanes, as a Vec; one that does not vary is spread over all lanes."""
-        if e.dtype is f64 and f64 in self.dtypes:
-            self.uses.headers.add("doubles.h")
-        if self.packets is not None and self.lanes is not None:
-            e = self.packets.aligned(e, self.lanes)
+        e = self._over_lanes(e)
         if self.lanes is None or self.lanes not in free_axes(e):
             return Text(f"splat({self.scalar(e).code})")
         if isinstance(e, Local):
@@ -333,7 +330,7 @@ class Renderer:
         if early is not None:
             return early
         again = shared(e)
-        if again and not is_per_lane(e, self.lanes):
+        if again and not is_per_lane(e, self.lanes, self.dtypes):
             return self._with_names(e, again, self.lanes)
         if isinstance(e, Choose) and self._is_shared(e):
             if is_of_bytes(e):
@@ -358,6 +355,14 @@ class Renderer:
         if isinstance(e, Intrinsic):
             return self._intrinsic(e)
         raise LoweringFailed(step="emit", what=f"no vector form of {type(e).__name__}")
+
+    def _over_lanes(self, e: Expr) -> Expr:
+        """The value as vectors have it, with the header of those that it is made of."""
+        if e.dtype is f64 and f64 in self.dtypes:
+            self.uses.headers.add("doubles.h")
+        if self.packets is None or self.lanes is None:
+            return e
+        return self.packets.aligned(e, self.lanes)
 
     def _per_lane(self, e: Expr) -> Text:
         """What has no vector form of floats: sums of integers, or else each lane by itself."""

@@ -55,7 +55,7 @@ from lumigen.region import (
     substitute,
 )
 from lumigen.schedule import Schedule
-from lumigen.tile import For, Mma, Operand, Pack, PackRuns, Stmt, TileProgram
+from lumigen.tile import For, Mma, Operand, Pack, PackRuns, Stmt, TileProgram, Transpose
 
 
 @dataclass(frozen=True)
@@ -302,6 +302,7 @@ def _program(
     (m0, m1), (n0, n1) = task.rows, task.columns
     task.top.loops = loops_by_value(moved(fold, mapping) for fold in found.folds)
     scratch = a_tile, b_tile, c_tile = _scratch(m, parts, sizes)
+    turned = _turned(runs, parts, sizes)
     c = Axis("c", n.extent)
     c_end = minimum(ix(c) + chunk, n1)
     whole = parts.axes[0].extent
@@ -310,7 +311,7 @@ def _program(
     span = begin, whole if parts.is_one else minimum(begin + parts.step, whole)
     share = ix(m0), ix(m1)
     inner: list[Stmt] = [
-        _pack(runs, parts, span, b_tile, ix(c), c_end),
+        *_packed(runs, parts, span, (b_tile, turned), (ix(c), c_end)),
         _multiply(rows, parts, span, (m, k), share, c_end - c, scratch),
     ]
     if not parts.is_one:
@@ -324,6 +325,7 @@ def _program(
     inner.append(stored(task.top, store.dst, at, out, *points))
     task.top.stmts.append(For(c, ix(n0), ix(n1), False, tuple(inner), step=chunk))
     used = (b_tile, c_tile) if rows.operand.panels else (a_tile, b_tile, c_tile)
+    used = used if turned is None else (*used, turned)
     body = tuple(task.top.stmts)
     return TileProgram("panel", (), dims, task.axis, task.count, used, body, numbers=task.numbers)
 
@@ -350,6 +352,34 @@ def _share(
     top.bind(lo, minimum(ix(part) * size, axis.extent))
     top.bind(hi, minimum(ix(lo) + size, axis.extent))
     return lo, hi
+
+
+def _turned(runs: Runs, parts: DepthParts, sizes: Schedule) -> Buffer | None:
+    """The tile of columns of which each lies along k, which is copied as memory has it; None of others."""
+    (along, *inside), strided = parts.axes, runs.stride != 1
+    plain = not inside and not runs.where and runs.repeat == 1 and runs.outer.extent == 1
+    if not strided or not plain or runs.base.coefficient(along) != 1:
+        return None
+    dims = ix(sizes["chunk"]), ceildiv(ix(parts.deepest), WIDTH) * WIDTH + WIDTH
+    return Buffer("columns", Role.SCRATCH, dims, f32)
+
+
+def _packed(
+    runs: Runs,
+    parts: DepthParts,
+    span: tuple[Ix, Ix],
+    into: tuple[Buffer, Buffer | None],
+    columns: tuple[Ix, Ix],
+) -> tuple[Stmt, ...]:
+    """A tile of columns, in rows of k. Columns that lie along k are copied one by one and turned."""
+    (tile, turned), (lo, hi), (begin, end) = into, columns, span
+    if turned is None:
+        return (_pack(runs, parts, span, tile, lo, hi),)
+    along, none = parts.axes[0], Axis("outer", ix(1))
+    at, base = (ix(runs.run) - lo) * turned.dims[1], runs.base - along + runs.stride * ix(runs.run)
+    column = PackRuns(turned, at, runs.source, base, 1, (), none, along, begin, end)
+    copies = For(runs.run, lo, hi, False, (column,))
+    return copies, Transpose(tile, turned, hi - lo, end - begin)
 
 
 def _pack(runs: Runs, parts: DepthParts, span: tuple[Ix, Ix], tile: Buffer, lo: Ix, hi: Ix) -> Stmt:

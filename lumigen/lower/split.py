@@ -19,16 +19,17 @@ from lumigen.dtype import f32
 from lumigen.index import Axis, Ix, ceildiv, extent_of, is_nonnegative, ix, minimum, product
 from lumigen.lower.across import across_of
 from lumigen.lower.runs import terms_of, visited
-from lumigen.lower.scope import kernel_reductions
+from lumigen.lower.scope import address, kernel_reductions
 from lumigen.lower.spread import Spread, about, about_own_mean, find_spread
 from lumigen.lower.sweeps import axes_after, lane_axis
 from lumigen.lower.widths import width_of
-from lumigen.machine import Division, Grain, Machine
+from lumigen.machine import Division, Grain, Machine, Streams
 from lumigen.names import fresh
 from lumigen.region import (
     Buffer,
     Expr,
     Monoid,
+    Read,
     Reduce,
     Region,
     Role,
@@ -161,7 +162,27 @@ class _Pieces:
 
     def count(self, r: Reduce) -> int:
         whole = self.now(r)
-        return _parts(whole, self.grain(whole), self.division) if isinstance(whole, Reduce) else 1
+        if not isinstance(whole, Reduce):
+            return 1
+        count, division = _parts(whole, self.grain(whole), self.division), self.division
+        if division.streams is not None and self.is_far(whole, division.streams):
+            return max(count, terms_of(whole) // division.streams.terms)
+        return count
+
+    def is_far(self, r: Reduce, streams: Streams) -> bool:
+        """Whether lanes read once a matrix that no near cache holds, down columns whose neighbours lie pages apart."""
+        own, long = free_axes(r), max(r.axes, key=lambda a: a.extent.estimate())
+        if self.lane is None or self.lane not in own or terms_of(r) < 2 * streams.terms:
+            return False
+        reads = [e for e in walk([self.now(self.last.value)]) if isinstance(e, Read)]
+        for e in (e for e in reads if {*own, long} <= free_axes(e)):
+            at, size = address(e.source, e.at), e.source.dtype.itemsize
+            step, once = at.coefficient(long), sum(x.source is e.source for x in reads) == 1
+            beside = at.coefficient(self.lane) == 1 and step is not None
+            apart = beside and step is not None and step.estimate() * size >= streams.page
+            if once and apart and terms_of(r) * extent_of(own).estimate() * size >= streams.far:
+                return True
+        return False
 
     def grain(self, e: Expr) -> Grain:
         """Of what varies with the lanes of the last store, and of what does not: of short runs by a warp."""
@@ -317,6 +338,9 @@ def _along(r: Reduce, pieces: _Pieces, count: int) -> tuple[Axis, int]:
     long = max(r.axes, key=lambda a: a.extent.estimate())
     beside = extent_of(a for a in r.axes if a is not long).estimate()
     chunk = min(-(-long.extent.estimate() // count), -(-most // max(1, beside)))
+    streams = pieces.division.streams
+    if streams is not None and pieces.is_far(r, streams):
+        chunk = min(chunk, streams.terms)
     unit = line if chunk > 4 * line else 4
     return long, -(-chunk // unit) * unit
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from lumigen.condition import Cmp
-from lumigen.index import Axis, Ix, Lookup, ix
+from lumigen.index import Axis, Ix, Lookup, extent_of, ix
 from lumigen.lower.runs import vary, visited
 from lumigen.lower.scope import address, floats_of, kernel_reductions, lanes_fit
 from lumigen.lower.together import rows_together
@@ -187,8 +187,9 @@ def lane_axis(store: Store, vectors: Vectors) -> Axis | None:
     """The axis whose neighbouring points a vector computes: the last one, where that pays.
 
     It does not if the axis has one point, or if the reductions that vary with it read memory along their own axes,
-    and these are longer than a window: then each of them runs over lanes of its own. Nor if one of them has a loop
-    whose bounds are read for each of its points: lanes have one loop.
+    and these are longer than a window: then each of them runs over lanes of its own, unless what is made of them is a
+    map of so many more points that vectors belong there. Nor if one of them has a loop whose bounds are read for each
+    of its points: lanes have one loop.
     """
     if not store.axes or store.axes[-1].extent == 1:
         return None
@@ -200,7 +201,9 @@ def lane_axis(store: Store, vectors: Vectors) -> Axis | None:
         return last
     long = [tuple(a for a in r.axes if a.extent.estimate() >= vectors.window) for r in varying]
     along = all(consecutive(r, axes) for r, axes in zip(varying, long, strict=True))
-    return None if along else last
+    terms = sum(extent_of((*r.axes, *free_axes(r))).estimate() for r in varying)
+    is_map = extent_of(store.axes).estimate() >= vectors.mapped * terms
+    return None if along and not is_map else last
 
 
 def consecutive(r: Reduce, axes: tuple[Axis, ...]) -> bool:

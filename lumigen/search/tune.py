@@ -36,7 +36,7 @@ from lumigen.search.jobs import Samples, Timed
 from lumigen.search.least import least_of, probed
 from lumigen.search.models import Choices, Search, Seen, model_of, of_regions
 from lumigen.search.remembering import remembering
-from lumigen.search.samples import MUCH, samples_of, typical
+from lumigen.search.samples import MUCH, distinct, samples_of, typical
 from lumigen.search.story import Attempt, RegionStory, Story
 from lumigen.search.trial import Trials
 from lumigen.target import TARGETS
@@ -301,7 +301,8 @@ def _begin(
         raise LoweringFailed(step="tune", what=what)
     much = min(MUCH, max(1.0, seconds * TRIAL / timed.whole))
     trials.samples = samples_in(seconds, model.plain, measuring, much)
-    again = _second(search, model, clock, trials.samples)
+    has_dims = any(len(distinct(each)) > 1 for each in trials.samples.values())
+    again = _second(search, model, clock, trials.samples) if has_dims else None
     if again is None:  # perhaps for want of memory
         trials.samples = usual
     return of_regions(model.plain, again or timed)

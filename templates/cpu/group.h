@@ -21,9 +21,24 @@ LUMIGEN_INLINE void group_starts(int64_t* out, int64_t groups, int64_t count, co
 template <class T, class Key, class Value>
 LUMIGEN_INLINE void sum_row(T* out, int64_t groups, int64_t count, const Key& key, const Value& value) {
   for (int64_t g = 0; g < groups; ++g) out[g] = 0;
-  for (int64_t place = 0; place < count; ++place) {
-    const int64_t g = static_cast<int64_t>(key(place));
-    if (g >= 0 && g < groups) out[g] += value(place);
+  const uint64_t end = static_cast<uint64_t>(groups);  // a negative key is beyond it
+  constexpr int kTogether = 4;                         // elements that are read before any of them is added
+  int64_t place = 0;
+  for (; place + kTogether <= count; place += kTogether) {
+    uint64_t keys[kTogether];
+    T values[kTogether];
+#pragma GCC unroll 4
+    for (int i = 0; i < kTogether; i++) {
+      keys[i] = static_cast<uint64_t>(static_cast<int64_t>(key(place + i)));
+      values[i] = value(place + i);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < kTogether; i++)
+      if (keys[i] < end) out[keys[i]] += values[i];
+  }
+  for (; place < count; ++place) {
+    const uint64_t g = static_cast<uint64_t>(static_cast<int64_t>(key(place)));
+    if (g < end) out[g] += value(place);
   }
 }
 

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #define LUMIGEN_INLINE inline __attribute__((always_inline))
 

@@ -16,6 +16,7 @@ from lumigen.machine import (
     ScanParts,
     Steps,
     Storing,
+    Streams,
     ThreadTiles,
     Vectors,
 )
@@ -141,6 +142,7 @@ BASELINE = Processor(
         repeated=8,
         idle=2,
         worth=8,
+        streams=Streams(page=2048, far=4 << 20, terms=32),
     ),
     vectors=Vectors(
         window=8,

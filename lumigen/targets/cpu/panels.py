@@ -33,6 +33,7 @@ def tile_lines(s: Stmt, _of: Statements, r: Renderer) -> Lines:
         case PackRuns():
             return _pack_runs(s, r)
         case Transpose():
+            r.uses.headers.add("tile.h")
             strides = f"{r.index(s.dst.dims[-1])}, {s.src}, {r.index(s.src.dims[-1])}"
             sizes = f"{as_int(r, s.rows)}, {as_int(r, s.cols)}"
             return r.lines(f"transpose_tile({s.dst}, {strides}, {sizes});")
