@@ -232,6 +232,10 @@ class Renderer:
             lines.append(f"const {kind} {name} = {value};")
             names[x] = local(name, free_axes(x), x.dtype)
         result = (inside.scalar if lanes is None else inside.vector)(map_expr(e, names)).code
+        return self._after(lines, result)
+
+    def _after(self, lines: list[str], result: str) -> Text:
+        """The value of an expression behind statements."""
         return Text(f"[&] {{ {' '.join(lines)} return {result}; }}()")
 
     def _wrapping_sum(self, e: Ix) -> str:

@@ -38,7 +38,7 @@ from lumigen.lower.contractions import (
 from lumigen.lower.cut_graph import MONOIDS, CutGraph
 from lumigen.lower.guard import guard_reductions
 from lumigen.lower.join import fold_together
-from lumigen.lower.places import is_whole, is_widened
+from lumigen.lower.places import is_of_state, is_whole, is_widened
 from lumigen.lower.positions import bound_by, is_compared, picked_by
 from lumigen.lower.repeated import repeated
 from lumigen.lower.skeletons import Skeletons, becomes_states, is_only_folded, is_product
@@ -107,8 +107,8 @@ def computed_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
     of buffers all much smaller than it is, and so is what it is reduced to, so it never exists as a whole and is
     consumed tile by tile. Nor if all that becomes of the contraction are states of a row. Nor if all that reads it are
     products that are to compute it. Nor if integers that are read bound its loop, as a position does in a
-    cache: only the loop of the reduction leaves out what lies beyond them. Nor bytes that a product makes floats
-    of as it brings them in, where it does.
+    cache: only the loop of the reduction leaves out what lies beyond them. Nor bytes of a state that a product
+    makes floats of as it brings them in, where it does.
     Nor products of one row where their loop costs less than to store them.
     """
     return [_kept(g, f) for f, stays in _wanted_operands(g, skeletons, n) if not stays]
@@ -161,8 +161,8 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
             continue
         varying = any(free_axes(r) & set(bound) for r in walk([value]) if isinstance(r, Reduce))
         varying = varying and not _is_of_rows(skeletons, value, bound)
-        is_read = is_plain(value) or (storing.bytes and is_brought_in(value))
-        wanted = varying or (contracts and not is_read)
+        in_bytes = storing.bytes and is_brought_in(value) and is_of_state(node, g.graph)
+        wanted = varying or (contracts and not (in_bytes or is_plain(value)))
         # windows show a value again and again, which makes it no larger
         size = min(volume_of(node.shape), volume(free_axes(value)))
         is_short = volume(bound) <= storing.short

@@ -95,6 +95,12 @@ def is_widened(n: Node) -> bool:
     return n.op is Op.CONTIGUOUS and n.args[0].node.op in SOURCES
 
 
+def is_of_state(n: Node, graph: Graph) -> bool:
+    """Whether it is a state, perhaps in another type: a run reads as much of a cache as there is of a text."""
+    at = n.args[0].node if n.op is Op.CONTIGUOUS else n
+    return at.op is Op.STATE or any(e.node is at for _, e in graph.updates)
+
+
 def ordered(store: Store) -> Store:
     """The store with its axes in the order of what it stores."""
     place = {a: d for d, i in enumerate(store.at) for a in i.axes}

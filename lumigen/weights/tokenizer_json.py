@@ -24,6 +24,10 @@ MAX_BYTES = 200_000_000
 MAX_TOKENS = 10_000_000
 
 Json: TypeAlias = dict[str, Any]
+REMEDY = (
+    "Compare the file with its original; with --set program=false a model is compiled without the program "
+    "that reads it."
+)
 BEHAVIOURS = {
     "Isolated": "isolate",
     "Removed": "remove",
@@ -59,7 +63,7 @@ class _TokenizerReader:
         self.top = top
 
     def wrong(self, why: str) -> Exception:
-        return bad(self.file, why)
+        return bad(self.file, why, REMEDY)
 
     def part(self, of: Json, key: str) -> Json:
         """An object in another; empty where it is null or left out."""

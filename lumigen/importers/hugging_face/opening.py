@@ -191,9 +191,10 @@ def by_transformers(
         line += f"; its entry is forward{f', in which {sizes}' if sizes else ''}"
         return Chosen(checkpoint, "forward", line, module=module, exported=forward)
     refuse_dims(dims, "a text program", "--set length=N, --set prefill=N, or --set way=forward")
-    text = text_program(checkpoint, module, **text_options(options))
+    given = text_options(options)
+    text = text_program(checkpoint, module, **given)
     line += "; its entries are prefill and decode, over caches as states"
-    if checkpoint.weights.tokenizer is None:
+    if given.get("program", True) and not text.apps:
         line += ", without a program as there is no tokenizer.json"
     return Chosen(checkpoint, "text", line, module=module, exported=text)
 
