@@ -99,9 +99,16 @@ def sizes_of(t: FewTile) -> Schedule:
 
 
 def schedule_of_few(found: Sequence[Products], machine: Gpu) -> Schedule:
-    """The tile with as many rows as the products have: the one that was the fastest."""
+    """The tile with as many rows as the products have: one that reads far ahead where few blocks have all the columns.
+
+    Else more blocks of a multiprocessor read instead.
+    """
     rows = extent_of(found[0].each[0].m_axes).estimate()
-    return sizes_of(next(t for t in machine.products.few if rows <= t.rows))
+    columns = sum(extent_of(p.each[0].n_axes).estimate() for p in found)
+    fitting = [t for t in machine.products.few if rows <= t.rows]
+    same = [t for t in fitting if t.rows == fitting[0].rows]
+    at_once = (t for t in same if columns <= t.columns * t.blocks * machine.multiprocessors)
+    return sizes_of(next(at_once, same[-1]))
 
 
 def few(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Built:

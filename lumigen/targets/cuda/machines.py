@@ -73,7 +73,11 @@ PRODUCTS = ProductTiles(
         (16, ProductTile(16, 16, 16, 2, 24, 35, warps=(1, 1))),
         (512, ProductTile(16, 16, 32, 3, 16, 35, warps=(1, 1))),
     ),
-    few=(FewTile(8, 16, 128, 2, 8, 2), FewTile(16, 16, 128, 2, 8, 1)),
+    few=(
+        FewTile(8, 16, 128, 2, 8, 2),
+        FewTile(8, 16, 128, 1, 8, 4),
+        FewTile(16, 16, 128, 1, 8, 2),
+    ),
     fewest=1,
     narrow=32,
     stored=4,
