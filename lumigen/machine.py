@@ -61,7 +61,7 @@ class Storing:
     row: int  # the longest row of accumulators, and of an inner operand, that stays on the chip
     row_of_weights: int  # the same where one side is weights, which stream past while the other stays in the caches
     row_of_fold: int  # the same of a fold around a product that needs no place for its scores
-    bytes: bool  # whether products of a fold make floats of small integers as they bring them in: these are not stored
+    bytes: bool  # whether products make floats of a state's bytes as they bring them in: these are not stored before
     panels: bool  # whether weights lie in panels, and a fold around products of them is planned for that
     steps: (
         Steps | None

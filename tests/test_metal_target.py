@@ -16,15 +16,18 @@ from commit import commit
 from metal import address_spaces, read_with_metal_cpp, said, said_of_shaders
 from metal_programs import programs
 from sweeps import metal_emulated
+from test_cpu_ops import ROWS
 
 import lumigen as lg
 from lumigen import cli
 from lumigen.compile import lower_model
 from lumigen.errors import UnsupportedTarget
+from lumigen.frontend import Traced
 from lumigen.lower.built import Built
 from lumigen.plan import Illegal
 from lumigen.target import parse_target
 from lumigen.targets.metal.device import METAL
+from lumigen.targets.metal.speller import metal_kernel_body
 
 DIGITS = Path(__file__).parent.parent / "examples" / "digits" / "model.py"
 
@@ -81,6 +84,32 @@ def test_kernels_have_only_what_metal_has(project: Path) -> None:
 )
 def test_what_metal_has_not_is_seen(text: str, what: str) -> None:
     assert refused(text) == [what]
+
+
+def named_again(text: str) -> set[str]:
+    """Names that a statement as a value declares inside of another one that has declared them."""
+    open_names: list[set[str]] = []
+    found: set[str] = set()
+    for token in re.finditer(r"\(\{|\}\)|const \w+ (common\d+) =", text):
+        if token[0] == "({":
+            open_names.append(set())
+        elif token[0] == "})":
+            open_names.pop()
+        else:
+            found |= {token[1]} & set().union(*open_names)
+            open_names[-1].add(token[1])
+    return found
+
+
+def test_names_inside_of_a_value_are_its_own() -> None:
+    """A guard around what has names, which are used inside of it: the inner ones must not hide them."""
+    smoothed = next(p for p in ROWS if p.name == "smoothed")
+    entries = (("smoothed", smoothed.graph),)
+    lowered = lower_model(Traced("s", "1", entries, ()), {}, target=parse_target("metal")).lowered
+    texts = [metal_kernel_body(k.name, k.program, k.parameters, "").body for k in lowered.kernels]
+    assert any(text.count("({") > 2 for text in texts)
+    assert not set().union(*map(named_again, texts))
+    assert named_again("({ const float common0 = 1; ({ const float common0 = 2; }) })")
 
 
 def test_address_spaces_are_kept_apart(project: Path) -> None:

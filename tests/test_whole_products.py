@@ -1,4 +1,4 @@
-"""Products of integers of 8 bits: exact, in tiles, with offsets that leave them; floats that vectors store as integers."""
+"""Products of integers of 8 bits: exact, in tiles, with offsets that leave them; floats that are stored as integers."""
 
 from __future__ import annotations
 

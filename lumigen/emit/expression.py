@@ -231,6 +231,10 @@ class Renderer:
             lines.append(f"const {kind} {name} = {value};")
             names[x] = local(name, free_axes(x), x.dtype)
         result = (inside.scalar if lanes is None else inside.vector)(map_expr(e, names)).code
+        return self._after(lines, result)
+
+    def _after(self, lines: list[str], result: str) -> Text:
+        """The value of an expression behind statements."""
         return Text(f"[&] {{ {' '.join(lines)} return {result}; }}()")
 
     def _wrapping_sum(self, e: Ix) -> str:
@@ -332,12 +336,7 @@ class Renderer:
         if again and not is_per_lane(e, self.lanes, self.dtypes):
             return self._with_names(e, again, self.lanes)
         if isinstance(e, Choose) and self._is_shared(e):
-            if is_of_bytes(e):
-                sides = f"{self.vector(e.then).code}, {self.vector(e.otherwise).code}"
-                return Text(f"select({self.scalar(e.condition).code}, {sides})")
-            # the same in all lanes: the other side is not evaluated, whatever it reads
-            sides = " : ".join(self.vector(x).within(SUM) for x in (e.then, e.otherwise))
-            return Text(f"{self.scalar(e.condition).within(SUM)} ? {sides}", LOOSE)
+            return self._one_side(e)
         guarded = self._guarded(e)
         if guarded is not None:
             return guarded
@@ -354,6 +353,14 @@ class Renderer:
         if isinstance(e, Intrinsic):
             return self._intrinsic(e)
         raise LoweringFailed(step="emit", what=f"no vector form of {type(e).__name__}")
+
+    def _one_side(self, e: Choose) -> Text:
+        """A choice that is the same in all lanes: the other side is not evaluated, whatever it reads, but bytes."""
+        if is_of_bytes(e):
+            sides = f"{self.vector(e.then).code}, {self.vector(e.otherwise).code}"
+            return Text(f"select({self.scalar(e.condition).code}, {sides})")
+        sides = " : ".join(self.vector(x).within(SUM) for x in (e.then, e.otherwise))
+        return Text(f"{self.scalar(e.condition).within(SUM)} ? {sides}", LOOSE)
 
     def _over_lanes(self, e: Expr) -> Expr:
         """The value as vectors have it, with the header of those that it is made of."""

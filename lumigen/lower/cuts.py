@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, combinations
 
-from lumigen.dtype import DType, computed, i8, i32, u8
+from lumigen.dtype import computed, f32, i32
 from lumigen.graph import Node
 from lumigen.index import Axis
 from lumigen.lower.contract import find_products
@@ -38,7 +38,7 @@ from lumigen.lower.contractions import (
 from lumigen.lower.cut_graph import MONOIDS, CutGraph
 from lumigen.lower.guard import guard_reductions
 from lumigen.lower.join import fold_together
-from lumigen.lower.places import is_whole, is_widened
+from lumigen.lower.places import is_of_state, is_whole, is_widened, widens_bytes
 from lumigen.lower.positions import bound_by, is_compared, picked_by
 from lumigen.lower.repeated import repeated
 from lumigen.lower.skeletons import Skeletons, becomes_states, is_only_folded, is_product
@@ -107,8 +107,8 @@ def computed_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
     of buffers all much smaller than it is, and so is what it is reduced to, so it never exists as a whole and is
     consumed tile by tile. Nor if all that becomes of the contraction are states of a row. Nor if all that reads it are
     products that are to compute it. Nor if integers that are read bound its loop, as a position does in a
-    cache: only the loop of the reduction leaves out what lies beyond them. Nor bytes that a product makes floats
-    of as it brings them in, where it does.
+    cache: only the loop of the reduction leaves out what lies beyond them. Nor bytes of a state that a product
+    makes floats of as it brings them in, where it does.
     Nor products of one row where their loop costs less than to store them.
     """
     return [_kept(g, f) for f, stays in _wanted_operands(g, skeletons, n) if not stays]
@@ -159,8 +159,8 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
             continue
         varying = any(free_axes(r) & set(bound) for r in walk([value]) if isinstance(r, Reduce))
         varying = varying and not _is_of_rows(skeletons, value, bound)
-        is_read = is_plain(value) or (storing.bytes and is_brought_in(value))
-        wanted = varying or (contracts and not is_read)
+        in_bytes = storing.bytes and is_brought_in(value) and is_of_state(node, g.graph)
+        wanted = varying or (contracts and not (in_bytes or is_plain(value)))
         # windows show a value again and again, which makes it no larger
         size = min(volume_of(node.shape), volume(free_axes(value)))
         is_short = volume(bound) <= storing.short
@@ -622,7 +622,7 @@ def _kept(g: CutGraph, n: Node) -> Node:
     rows of a gather or places of a scatter.
     """
     numbers = [a.node for a in n.args if not a.dtype.is_bool]
-    if n.op is Op.CONTIGUOUS and _widens(n.args[0].dtype, n.dtype):
+    if n.op is Op.CONTIGUOUS and _is_wider(n):
         (x,) = numbers
         is_less = volume_of(x.shape) <= volume_of(n.shape)
     elif n.op is Op.MUL and len(n.args) > len(numbers) == 1:
@@ -651,9 +651,10 @@ def _read_once(g: CutGraph, skeletons: Skeletons, n: Node, f: Node) -> Node:
     return p if alone and not others else f
 
 
-def _widens(narrow: DType, wide: DType) -> bool:
+def _is_wider(n: Node) -> bool:
     """Whether a cast loses nothing, and products take the narrower numbers as well."""
-    return narrow is not wide and (computed(narrow) is wide or (narrow in (i8, u8) and wide is i32))
+    narrow = n.args[0].dtype
+    return widens_bytes(n) or (narrow is not n.dtype is computed(narrow))
 
 
 def _innermost(g: CutGraph, nodes: list[Node]) -> list[Node]:
@@ -693,12 +694,17 @@ def _with_own_map(g: CutGraph, n: Node) -> Node:
         if m.op in MONOIDS or m.op is Op.NATIVE or volume_of(m.shape) > size or m in g.cut:
             break
         waiting.remove(m)
-        if not waiting and m.dtype is n.dtype:
+        if not waiting and _is_as_wide(m, n):
             last = m
         elif m in shown:
             break
         waiting |= set(g.users[m])
     return last
+
+
+def _is_as_wide(m: Node, n: Node) -> bool:
+    """Whether to store a map of a product takes what the product itself does, or floats for integers of 32 bits."""
+    return m.dtype is n.dtype or (n.dtype is i32 and m.dtype is f32)
 
 
 def _with_map(
@@ -715,7 +721,7 @@ def _with_map(
     last = n
     for user in g.inside(root):
         made_of = [b for b in g.beside(user) if b in beside]
-        is_map = made_of == [n] and user.dtype is n.dtype and user is not root
+        is_map = made_of == [n] and _is_as_wide(user, n) and user is not root
         if is_map and volume_of(user.shape) <= volume_of(n.shape) and fits(user):
             last = user
     return n if n in g.beside(root, stored=last) else last

@@ -346,10 +346,10 @@ def _along(r: Reduce, pieces: _Pieces, count: int) -> tuple[Axis, int]:
 
 
 def _along_rows(r: Reduce, pieces: _Pieces, count: int) -> tuple[Axis, int]:
-    """The same of a part that is read twice: as registers hold it, rows of it are whole, and parts are alike."""
+    """The same of a part that is read twice: where registers hold it, rows of it are whole, and parts are alike."""
     long, chunk = _along(r, pieces, count)
     teams, is_column = pieces.machine.teams, pieces.lane in free_axes(r)
-    if teams is None:
+    if teams is None or teams.held == 0:
         return long, chunk
     outer = [a for a in r.axes[:-1] if visited(r, a) >= count]
     if outer:

@@ -278,13 +278,19 @@ LUMIGEN_INLINE Half half_exp2_fraction(Half f) {
 // As exp2 in vmath.h. Added and taken away again, kHalfRounder leaves a number rounded to an integer, and in
 // between the low bits of the sum are that integer.
 LUMIGEN_INLINE Half half_exp2(Half x) {
-  constexpr double kHalfRounder = 0x1.8p52, kMostDouble = 1536.0, kLeastDouble = -2046.0;
+  [[maybe_unused]] constexpr double kHalfRounder = 0x1.8p52;
+  constexpr double kMostDouble = 1536.0, kLeastDouble = -2046.0;
   x = choose(kMostDouble < x, half_splat(kMostDouble), x);
   x = choose(x < kLeastDouble, half_splat(kLeastDouble), x);
+#if defined(__AVX512F__) && !defined(LUMIGEN_PORTABLE)
+  const Half n = _mm512_maskz_roundscale_pd(__mmask8(-1), x, 0x8);
+  return _mm512_maskz_scalef_pd(__mmask8(-1), half_exp2_fraction(x - n), n);
+#else
   const Half t = x + (kHalfRounder - kLeastDouble);
   const HalfBits halved = HalfBits(t) >> 1, rest = HalfBits(t) - halved;
   const Half p = half_exp2_fraction(x - (t - (kHalfRounder - kLeastDouble)));
   return p * Half(halved << 52) * Half(rest << 52);
+#endif
 }
 inline Doubles exp2(Doubles x) {
   return by_halves([](Half h) { return half_exp2(h); }, x);

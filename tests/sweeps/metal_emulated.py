@@ -106,10 +106,10 @@ def programs_of(name: str, every: int = 1) -> list[SmallProgram]:
     return KINDS[kind](dtype)[::every]
 
 
-def sample(seed: str, count: int) -> Part:
-    """Programs of all kinds, held in one of the dtypes, other ones by the seed."""
+def sample(seed: str, count: int, of: str = "") -> Part:
+    """Programs of all kinds, held in a dtype, which is drawn too unless it is given; other ones by the seed."""
     draw = Random(seed)
-    name = draw.choice(sorted(SAMPLED))
+    name = of or draw.choice(sorted(SAMPLED))
     make, dtype = SAMPLED[name]
     names = [
         p.name for p in draw.sample(make(dtype), 3 * count) if not needs_f64(p) and held([p], dtype)
@@ -200,14 +200,19 @@ is of {date}, {of}.
 """
 
 
-def page(found: dict[str, dict[str, str]], seed: int, every: int) -> str:
-    of = "all of them" if every == 1 else f"one in {every} of them"
+def page(
+    ran: list[Part], found: dict[str, dict[str, str]], seed: int, every: int, sampled: int
+) -> str:
+    of = "all of each kind that it has" if every == 1 else f"one in {every} of them"
     text = HEAD.format(seed=seed, date=datetime.now(UTC).date(), of=of)
     reasons: list[str] = []
     for name, wrong in found.items():
-        (kind, dtype), those = SETS[name], programs_of(name, every)
-        doubles = sum(map(needs_f64, those))
-        agree = len(those) - doubles - len(wrong)
+        agree = sum(len(p.names) for p in ran if p.of == name) - len(wrong)
+        if name in SAMPLED:
+            kind, dtype, doubles = f"{sampled} of all kinds", name.removeprefix("sample_"), ""
+        else:
+            kind, dtype = SETS[name]
+            doubles = sum(map(needs_f64, programs_of(name, every)))
         text += f"| {kind} | {dtype} | {agree} | {len(wrong)} | {doubles} |\n"
         reasons += [f"* `{name}`, {p}: {why[:300]}" for p, why in sorted(wrong.items())]
     return text + ("\n" + "\n".join(reasons) + "\n" if reasons else "")
@@ -215,10 +220,13 @@ def page(found: dict[str, dict[str, str]], seed: int, every: int) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", nargs="*", default=list(SETS), choices=list(SETS))
+    parser.add_argument("--only", nargs="*", default=list(SETS), choices=[*SETS, "none"])
     parser.add_argument("--names", nargs="*", default=[])
     parser.add_argument(
         "--every", type=int, default=1, help="of each set only one program in so many"
+    )
+    parser.add_argument(
+        "--sampled", type=int, default=0, help="besides, so many of all kinds held in 16 bits"
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
@@ -235,9 +243,13 @@ def main() -> int:
     every = [
         p
         for s in options.only
+        if s in SETS
         for p in parts(s, options.every, lambda n: not options.names or n in options.names)
     ]
-    found: dict[str, dict[str, str]] = {name: {} for name in options.only}
+    if options.sampled:
+        names = ("sample_f16", "sample_bf16")
+        every += [sample(str(options.seed), options.sampled, name) for name in names]
+    found: dict[str, dict[str, str]] = {p.of: {} for p in every}
     with ThreadPoolExecutor(options.jobs) as pool:
         results = pool.map(lambda p: run_or_read(p, options.seed, options.kept), every)
         for part, wrong in zip(every, results, strict=True):
@@ -246,7 +258,9 @@ def main() -> int:
                 print(f"{part.of}, {name}: {why}", flush=True)
     print({name: Counter(bool(w) for w in wrong.values())[True] for name, wrong in found.items()})
     if options.write:
-        options.write.write_text(page(found, options.seed, options.every), encoding="utf-8")
+        options.write.write_text(
+            page(every, found, options.seed, options.every, options.sampled), encoding="utf-8"
+        )
     return 1 if any(found.values()) else 0
 
 

@@ -23,7 +23,7 @@ from lumigen.emit.text import PRODUCT
 from lumigen.errors import LoweringFailed
 from lumigen.index import Atom, Axis, Dim, ix
 from lumigen.lower.scope import address
-from lumigen.region import Expr, Local, Monoid, free_axes, local, map_expr, substitute
+from lumigen.region import Local, Monoid, substitute
 from lumigen.targets.metal.fragment import ON_FRAGMENTS, declarations, fragment_lines
 from lumigen.targets.metal.product import contract_lines, stream_lines
 from lumigen.tile import (
@@ -56,14 +56,8 @@ class MetalRenderer(Renderer):
             self.use(self.dims.get(atom.name, ""))
         return super()._name(atom)
 
-    def _with_names(self, e: Expr, again: list[Expr]) -> Text:
-        names: dict[Expr, Expr] = {}
-        lines: list[str] = []
-        for number, x in enumerate(again, self.named):
-            name, value = f"common{number}", self.scalar(map_expr(x, names)).code
-            lines.append(f"const {computed_in(x.dtype)} {name} = {value};")
-            names[x] = local(name, free_axes(x), x.dtype)
-        return Text(f"({{ {' '.join(lines)} {self.scalar(map_expr(e, names)).code}; }})")
+    def _after(self, lines: list[str], result: str) -> Text:
+        return Text(f"({{ {' '.join(lines)} {result}; }})")
 
 
 class GroupStatements:
