@@ -9,7 +9,7 @@ from lumigen.condition import Cmp
 from lumigen.dtype import FLOATS, DType, boolean, f32, f64, i32, i64
 from lumigen.emit import cxx
 from lumigen.emit.arithmetic import arithmetic, negated, unrounded, widened
-from lumigen.emit.dots import added, find_dot, is_of_bytes
+from lumigen.emit.dots import find_dot
 from lumigen.emit.lines import Lines, Uses
 from lumigen.emit.packets import Packets
 from lumigen.emit.places import NARROW, WIDE, is_small
@@ -49,6 +49,7 @@ from lumigen.index import (
 from lumigen.intrinsics import INTRINSICS
 from lumigen.lower.phases import in_phases
 from lumigen.lower.scope import address, adds_integers, integers_read, is_per_lane
+from lumigen.lower.small_integers import added, is_of_bytes
 from lumigen.ops import Op
 from lumigen.region import (
     Buffer,

@@ -43,7 +43,7 @@ from lumigen.lower.positions import bound_by, is_compared, picked_by
 from lumigen.lower.repeated import repeated
 from lumigen.lower.skeletons import Skeletons, becomes_states, is_only_folded, is_product
 from lumigen.ops import SOURCES, TRANSCENDENTALS, Op
-from lumigen.region import Expr, Reduce, Region, free_axes, walk
+from lumigen.region import Expr, Read, Reduce, Region, Role, free_axes, walk
 
 FirstRule = Callable[[CutGraph], Iterable[Node]]
 Rule = Callable[[CutGraph, Skeletons], Iterable[Node]]
@@ -152,7 +152,9 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
     axes, bound, factors = g.own_axes(n), g.bound_axes(n), g.factors(n)
     values, storing = tuple(value for _, value in factors), skeletons.storing
     contracts = is_contraction(values, axes, bound)
-    contracts |= skeletons.one_row and is_product_of_one_row(values, axes, bound)
+    contracts |= bool(skeletons.one_row) and is_product_of_one_row(
+        values, axes, bound, one_row=skeletons.one_row
+    )
     contracts = contracts and _reduces(g, n)
     for node, value in factors:
         if node.op in SOURCES or node in g.cut:
@@ -497,7 +499,7 @@ def _found_mapped(g: CutGraph, skeletons: Skeletons, n: Node) -> bool:
         return False
     factors = [u for u in g.users[n] if u.op is Op.MUL and u not in g.cut]
     products = dict.fromkeys(p for u in factors for p in g.users[u])
-    if _is_unpacked_by(g, skeletons, n, products):
+    if _is_unpacked_by(g, skeletons, n, products) or _is_made_by(g, skeletons, n, products):
         return True
     if len(factors) < len(g.users[n]) or not products:
         return False
@@ -523,6 +525,26 @@ def _is_unpacked_by(g: CutGraph, skeletons: Skeletons, n: Node, products: Iterab
     of_n = [p for p in products if p.op is Op.SUM_REDUCE and n in [f for f, _ in g.factors(p)]]
     unpacked = bool(of_n) and is_unpacked(g.inlined(n)[1], skeletons.storing)
     return unpacked and all(is_product(g, skeletons, p) for p in of_n)
+
+
+def _is_made_by(g: CutGraph, skeletons: Skeletons, n: Node, products: Iterable[Node]) -> bool:
+    """Whether all that reads it are products of few rows which make it of weights, as columns."""
+    read_in = list(products)
+    return bool(read_in) and all(
+        p.op is Op.SUM_REDUCE and is_product(g, skeletons, p) and _makes(g, skeletons, n, p)
+        for p in read_in
+    )
+
+
+def _makes(g: CutGraph, skeletons: Skeletons, n: Node, p: Node) -> bool:
+    values, own = [v for f, v in g.factors(p) if f is n], g.own_axes(p)
+    for v in values:
+        majors = tuple(a for a in own if a in free_axes(v))
+        place = tuple(a for a in own if a not in majors), majors, tuple(g.bound_axes(p))
+        of_weights = all(e.source.role is Role.WEIGHT for e in walk([v]) if isinstance(e, Read))
+        if not of_weights or not skeletons.makes(v, place):
+            return False
+    return bool(values)
 
 
 def _folded_together(
