@@ -33,7 +33,7 @@ ROWS = 32  # on which the error is measured
 
 
 @dataclass(frozen=True)
-class Rounded:
+class RoundedRows:
     """A model whose products round their rows, and the fields of the weights of these products."""
 
     traced: Traced
@@ -41,10 +41,10 @@ class Rounded:
     asked: bool = False
 
 
-def rounded(traced: Traced, dtype: str | None) -> Rounded:
+def rounded(traced: Traced, dtype: str | None) -> RoundedRows:
     """Rows of products with integer weights in 8 bits, if the user asks for `i8`; BadArgument for any other dtype."""
     if dtype is None:
-        return Rounded(traced, ())
+        return RoundedRows(traced, ())
     if dtype != i8.name:
         raise BadArgument(op="compile", name="activations dtype", value=dtype, expected=i8.name)
     found: dict[str, None] = {}
@@ -56,7 +56,7 @@ def rounded(traced: Traced, dtype: str | None) -> Rounded:
         return None if made is None else made[0]
 
     entries = tuple((name, rewrite(canonicalize(g), step)) for name, g in traced.entries)
-    return Rounded(replace(traced, entries=entries), tuple(found), asked=True)
+    return RoundedRows(replace(traced, entries=entries), tuple(found), asked=True)
 
 
 def _in_integers(n: Node) -> tuple[Edge, Sequence[str]] | None:
@@ -153,7 +153,7 @@ def error_of(packed: Mapping[str, Packed], fields: Sequence[str]) -> tuple[float
     return worst
 
 
-def said(packed: Mapping[str, Packed], found: Rounded) -> str:
+def said(packed: Mapping[str, Packed], found: RoundedRows) -> str:
     """The products and the error in a line for a person; empty where nobody asked."""
     if not found.fields:
         few = "no weight is integers of 8 bits with one scale for a row, as q8-row has them"
