@@ -235,14 +235,14 @@ def in_halves(f: ModuleType, x: Any, quants: Any, scales: Any) -> Any:
 
 
 def quantised(name: str, n: int, k: int) -> dict[str, Row]:
-    """Products of 1, 4 and 512 rows with weights (n, k) of 8 and 4 bits."""
+    """Products of 1 to 512 rows with weights (n, k) of 8 and 4 bits."""
     scales = Input((n, k // 32), "f16", k**-0.5 / 8)
     bytes_ = (Input((n, k), "i8", below=127), bf16(n, scale=k**-0.5 / 64))
     halves = (Input((n, k // 32, 16), "u8", below=256), scales)
     return {
         f"{kind}_{name}_{m}": Row(call, (bf16(m, k), *weights))
         for kind, call, weights in (("int8", scaled, bytes_), ("int4", in_halves, halves))
-        for m in (1, 4, 512)
+        for m in (1, 4, 16, 512)
     }
 
 
@@ -548,6 +548,7 @@ ROWS: dict[str, Row] = {
     **quantised("square", 4096, 4096),
     **quantised("up", 14336, 4096),
     **quantised("down", 4096, 14336),
+    **quantised("vocabulary", 128256, 4096),
     "attention_of_one": Row(attend, over_keys(1, 1, 16384)),
     "attention_of_one_short": Row(attend, over_keys(1, 1, 1024)),
     "attention_of_one_in_batch": Row(attend, over_keys(32, 1, 4096)),

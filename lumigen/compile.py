@@ -17,6 +17,7 @@ from typing import Any
 import numpy.typing as npt
 
 from lumigen import memo
+from lumigen.activations import rounded
 from lumigen.build import (
     WriteResult,
     load_module,
@@ -308,6 +309,7 @@ def compile(
     numerics: str | None = None,
     weights_dtype: str | None = None,
     keep: Sequence[str] = (),
+    activations_dtype: str | None = None,
     isa: str | None = None,
 ) -> ModuleType | None:
     """Compile a model into a project; the Python module of it, or None with `build=False`.
@@ -319,6 +321,8 @@ def compile(
     Weights that a file holds in blocks of small integers stay in them. `weights_dtype="q8"` (or `"q4"`) stores
     matrices in blocks of 32 small integers with a scale, `"f32"` as floats, other than those in `keep`: names, parts
     of them between dots, or patterns.
+    `activations_dtype="i8"` rounds the rows that integer weights multiply to 8 bits of the greatest number of each, so
+    that the products are of integers.
     `tune=120` searches for that many seconds for faster kernels on this machine, and the project keeps what was found
     in `schedules.json`; `schedules` is the path of such a file, whose kernels are emitted without a search.
     `numerics` says which programs that are equal to the model may take its place: `strict`, of the same bits;
@@ -340,7 +344,7 @@ def compile(
         opened = model.sources(opened)
     traced = model.trace() if isinstance(model, Model) else model
     found = quantised(traced, opened, weights_dtype, keep)
-    traced, opened = found.traced, found.weights
+    traced, opened = rounded(found.traced, activations_dtype).traced, found.weights
     place = default_place(traced, target) if output is None else Path(output)
     with locked(place):  # until it is loaded
         summary = compile_project(

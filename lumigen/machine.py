@@ -201,6 +201,9 @@ class Teams:
     blocks_together: (
         int  # of a multiprocessor, of such teams: while some of them load, others compute
     )
+    blocks_of_several: (
+        int  # the same of several rows with each of those, for which registers are to suffice
+    )
     strips: Strips | None  # none where a thread folds one window at a time
 
 
@@ -283,6 +286,17 @@ class ProductTile(NamedTuple):
     each: tuple[int, int] = (0, 0)
 
 
+class FewTile(NamedTuple):
+    """Few rows, and columns that warps make in registers (`few`): `depth` at a time, `ahead` times as much is read."""
+
+    rows: int
+    columns: int
+    depth: int
+    ahead: int
+    warps: int
+    blocks: int  # of a multiprocessor at one time
+
+
 class PartsApart(NamedTuple):
     """Parts of a product's depth as a batch, for tiles of so many `rows` and `columns`, that a launch after it adds up.
 
@@ -307,6 +321,10 @@ class ProductTiles:
     scalar: tuple[ProductTile, ...]  # of f32, by threads that multiply by themselves
     pair: tuple[ProductTile, ...]  # of two products of the same rows, with so many columns of each
     small: tuple[tuple[int, ProductTile], ...]  # of 16 bits: for up to so deep a product
+    few: tuple[
+        FewTile, ...
+    ]  # of up to so many rows, the fewest first; none where threads make no columns
+    fewest: int  # rows of them at least: loops read the columns of fewer as fast
     narrow: int  # columns that a small tile has of a matrix with any number of rows
     stored: int  # neighbours of a row that one thread stores
     line: int  # bytes of memory that move together

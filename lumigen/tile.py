@@ -708,6 +708,7 @@ class TileKind(Enum):
 
     PIPELINE = "pipeline"  # matrix instructions, from a ring of stages
     PAIR = "pair"  # the same of two products that share their rows
+    FEW = "few"  # matrix instructions, of few rows with columns that threads make in registers
     FMA = "fma"  # threads, from a ring of stages
     ROLES = "roles"  # warpgroups, which other warps bring tiles
     SPLIT = "split"  # the same, blocks of a cluster sharing a tile by its depth

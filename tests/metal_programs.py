@@ -34,11 +34,6 @@ def norm_and_sums(x: Any) -> dict[str, Any]:
     return {"normed": normed, "columns": x.square().sum(0), "most": x.amax(-1)}
 
 
-def normed_columns(x: Any) -> Any:
-    """Statistics over a batch, in parts."""
-    return (x - x.mean(0)) / (x.var(0) + 1).sqrt()
-
-
 def attention(q: Any, k: Any, v: Any) -> Any:
     return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
@@ -102,7 +97,6 @@ def chosen(x: Any) -> Any:
 PROGRAMS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "maps": (chosen, {"x": spec(ROWS, 300)}),
     "norms": (norm_and_sums, {"x": spec(ROWS, 40)}),
-    "normed_columns": (normed_columns, {"x": spec(700, 30)}),
     "long_rows": (lambda x: x.softmax(-1), {"x": spec(ROWS, 700)}),
     "long_sum": (lambda x: x.sum(), {"x": spec(40000)}),
     "gather": (lambda x, at: x[at] * 2, {"x": spec(50, 8), "at": ids(49, ROWS)}),

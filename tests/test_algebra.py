@@ -309,7 +309,7 @@ def test_a_process_answers_as_this_one_does(graph: EGraph) -> None:
     parts = ModelBlocks.of(PROGRAMS["norm_then_product"]())
     each = [rule_set(n, CPU.machine, f32) for n in (Numerics.FAST, Numerics.STRICT)]
     here = [[answer(graph, b, v) for b in parts.distinct] for v in each]
-    assert answers(parts.distinct, each) == here
+    assert answers(parts.distinct, each, 300.0) == here  # whatever else the machine does
 
 
 def test_numerics_bound_the_rules() -> None:

@@ -257,8 +257,9 @@ def test_the_compiler_takes_them(arch: str, tmp_path: Path) -> None:
 
 @nvcc.needed
 def test_the_compiler_takes_weights_in_halves(tmp_path: Path) -> None:
-    for kernel, said in compiled_kernels(HALVES, ["three_rows"], "simt", "90a", tmp_path):
-        assert "0 bytes spill stores" in said, kernel
+    for cases, names, skeleton in ((FLOATS, ["three_rows"], "simt"), (HALVES, [*HALVES], "few")):
+        for kernel, said in compiled_kernels(cases, names, skeleton, "90a", tmp_path):
+            assert "0 bytes spill stores" in said, kernel
 
 
 # ---- weights in blocks, of few rows and of many ----
@@ -277,16 +278,65 @@ def in_halves(rows: Any, n: int, k: int, dtype: Any = bf16) -> dict[str, Any]:
     return {"x": lg.spec(rows, k, dtype=dtype), "q": q, "scale": scale}
 
 
+def gated(x: Any, q: Any, scale: Any, r: Any, of_r: Any) -> Any:
+    return F.silu(halves(x, q, scale)) * halves(x, r, of_r)
+
+
+def of_two(rows: Any, n: int, m: int, k: int) -> dict[str, Any]:
+    both = in_halves(rows, n, k), in_halves(rows, m, k)
+    return both[0] | {"r": both[1]["q"], "of_r": both[1]["scale"]}
+
+
+def of_bytes(x: Any, q: Any, scale: Any) -> Any:
+    w = q.to(f32).reshape(*scale.shape, -1) * scale.unsqueeze(-1)
+    return F.linear(x, w.reshape(q.shape).to(x.dtype)).relu()
+
+
+def with_minima(x: Any, q: Any, scale: Any) -> Any:
+    """A value that is not a scale times an integer: it is rounded."""
+    w = q.to(f32).reshape(*scale.shape, -1) * scale.unsqueeze(-1) + scale.unsqueeze(-1)
+    return F.linear(x, w.reshape(q.shape).to(x.dtype))
+
+
+def in_bytes(rows: int, n: int, k: int, blocks: int, of: Any, dtype: Any = bf16) -> dict[str, Any]:
+    scale = lg.spec(n, blocks, dtype=f16)
+    return {"x": lg.spec(rows, k, dtype=dtype), "q": lg.spec(n, k, dtype=of), "scale": scale}
+
+
 HALVES: dict[str, Case] = {
     "one_row": (halves, in_halves(1, 36, 96)),
-    "one_row_of_floats": (halves, in_halves(1, 6, 1056, f32)),
     "three_rows": (halves, in_halves(3, 10, 64)),
+    "thirteen_rows": (halves, in_halves(13, 37, 160)),
+    "two_products": (gated, of_two(2, 20, 20, 64)),
+    "bytes": (of_bytes, in_bytes(5, 24, 96, 1, i8)),
+    "bytes_of_f16": (of_bytes, in_bytes(1, 24, 256, 2, u8, f16)),
+    "minima": (with_minima, in_bytes(4, 24, 96, 3, u8)),
+}
+FLOATS: dict[str, Case] = {
+    "one_row": (halves, in_halves(1, 6, 1056, f32)),
+    "three_rows": (halves, in_halves(3, 10, 64, f32)),
 }
 
 
-@pytest.mark.parametrize("name", ["one_row", "one_row_of_floats", "three_rows"])
-def test_rows_of_a_weight_are_several_at_a_time(name: str, rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("name", HALVES)
+def test_few_rows_are_multiplied_with_columns_that_threads_make(
+    name: str, rng: np.random.Generator
+) -> None:
     (program,) = check(HALVES[name], CUDA, 1, rng)
+    products = [s for s in program.statements() if isinstance(s, Contract)]
+    assert program.skeleton == "few"
+    assert len(products) == 1
+    assert all(s.element.bits == 16 for s in products)
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_rows_of_a_weight_are_several_at_a_time(name: str, rng: np.random.Generator) -> None:
+    (program,) = check(FLOATS[name], CUDA, 1, rng)
     stores = [s for s in program.statements() if isinstance(s, StoreTile)]
     assert program.skeleton == "simt"
-    assert len(stores) == {"one_row": 4, "one_row_of_floats": 2, "three_rows": 6}[name]
+    assert len(stores) == {"one_row": 2, "three_rows": 6}[name]
+
+
+def test_so_many_rows_are_few_no_more(rng: np.random.Generator) -> None:
+    programs = check((halves, in_halves(17, 36, 96)), CUDA, 1, rng)
+    assert [p.skeleton for p in programs] == ["simt", "pipeline"]

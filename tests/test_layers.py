@@ -44,7 +44,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"target"}),
     frozenset({"algebra", "build", "fast_lane", "kernel_source", "texts"}),
     frozenset({"search"}),
-    frozenset({"checks", "original", "quantise", "recall", "summary"}),
+    frozenset({"activations", "checks", "original", "quantise", "recall", "summary"}),
     frozenset({"identity"}),
     frozenset({"compile"}),
     frozenset({"compilers", "forms", "page", "why"}),

@@ -50,7 +50,11 @@ KEPT = {
         "FEW_INNER": "elements that the tests of a project compare",
     },
     "emit/cxx.py": {"LEAST": "the least int64_t, which has no literal"},
-    "emit/dots.py": {"FACTORS": "time of compilation: more are one value"},
+    "lower/made.py": {"VECTORS": "time of compilation: longer runs are as good as these"},
+    "lower/small_integers.py": {
+        "FACTORS": "time of compilation: more are one value",
+        "added: 16": "digits of a dtype",
+    },
     "emit/entry.py": {"VALUES": "numbers in a line of text"},
     "emit/kernel_vectors.py": {"MAX_VALUES": "elements that the tests of a project have"},
     "emit/launches.py": {
@@ -303,6 +307,10 @@ MORE: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "quants of one row": (
         lambda x, q, s: x @ (q.to(lg.f32) * s).mT,
         {"x": lg.spec(1, 64), "q": lg.spec(4096, 64, dtype=lg.i8), "s": lg.spec(4096, 1)},
+    ),
+    "quants of two rows": (
+        lambda x, q, s: x @ (q.to(lg.f32) * s).mT,
+        {"x": lg.spec(2, 64), "q": lg.spec(4096, 64, dtype=lg.i8), "s": lg.spec(4096, 1)},
     ),
     "weights of few bits": (of_few_bits, {"x": lg.spec(20, 64)}),
     "many long rows": (lambda x: x.sort(-1)[0], {"x": lg.spec(4096, 70000)}),

@@ -112,6 +112,12 @@ def test_names_inside_of_a_value_are_its_own() -> None:
     assert named_again("({ const float common0 = 1; ({ const float common0 = 2; }) })")
 
 
+def test_statistics_of_columns_are_cut_where_no_thread_holds_rows() -> None:
+    normal = next(p for p in ROWS if p.name == "normal_columns")
+    model = Traced("n", "1", (("normal", normal.graph),), ())
+    assert len(lower_model(model, {}, target=parse_target("metal")).lowered.kernels) > 1
+
+
 def test_address_spaces_are_kept_apart(project: Path) -> None:
     folders = (f"-I{project / f}" for f in ("", "runtime", "kernels"))
     flags = ["-D__METAL_VERSION__=310", "-DLUMIGEN_NS=programs_impl", *folders]

@@ -99,6 +99,17 @@ ALL: dict[str, Row] = {
         lambda x, q, s: x @ (q.reshape(24, 2, 16).to(lg.f32) * s.unsqueeze(-1)).reshape(24, 32).mT,
         {"x": lg.spec(ROWS, 32), "q": lg.spec(24, 32, dtype=lg.i8), "s": lg.spec(24, 2)},
     ),
+    "quants of few rows": Row(
+        lambda x, q, s: (
+            x.to(lg.f32) @ (q.reshape(24, 2, 16).to(lg.f32) * s.unsqueeze(-1)).reshape(24, 32).mT
+        ),
+        {
+            "x": lg.spec(3, 32, dtype=lg.bf16),
+            "q": lg.spec(24, 32, dtype=lg.i8),
+            "s": lg.spec(24, 2),
+        },
+        ("cuda",),
+    ),
     "weights": Row(lambda x: x @ weight(70, 40).mT, {"x": lg.spec(ROWS, 40)}, ("cpu",)),
     "convolution": Row(
         lambda x, w: F.conv2d(x, w, padding=1),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from lumigen.activations import rounded, said
 from lumigen.algebra.egraph import is_here
 from lumigen.algebra.numerics import Numerics
 from lumigen.algebra.variants import bounded
@@ -126,6 +127,11 @@ def new(name: str, as_json: bool) -> None:
     help="A weight that is floats, a part of its name or a pattern.",
 )
 @click.option(
+    "--activations-dtype",
+    metavar="DTYPE",
+    help="i8: round the rows that integer weights multiply to 8 bits, so that the products are of integers.",
+)
+@click.option(
     "--explain",
     is_flag=True,
     help="List what is in an imported model, and all problems; build nothing.",
@@ -158,6 +164,7 @@ def compile_command(
     weights_dtype: str | None,
     with_errors: bool,
     keep: tuple[str, ...],
+    activations_dtype: str | None,
     explain: bool,
     check: bool,
     quiet: bool,
@@ -178,11 +185,13 @@ def compile_command(
             model, opened, way, check_of = load(model_file, settings, weights, dims, trust=trust)
         checked = _checked(model, check_of, stages, as_json=as_json) if check else None
         traced, lines = model.trace(), list[str]()
-        if weights_dtype or opened is not None:
+        if weights_dtype or activations_dtype or opened is not None:
             with stages.stage("quantise"):
                 found = quantised(traced, opened, weights_dtype, keep)
-            traced, opened = found.traced, found.weights
+                whole = rounded(found.traced, activations_dtype)
+            traced, opened = whole.traced, found.weights
             lines = [worst(found.errors, weights_dtype or ""), bits_of(found.packed)]
+            lines += [said(found.packed, whole)] if opened is not None else []
             lines += each(found.errors) if with_errors else []
         summary = compile_project(
             traced,

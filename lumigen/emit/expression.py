@@ -9,7 +9,7 @@ from lumigen.condition import Cmp
 from lumigen.dtype import FLOATS, DType, boolean, f32, f64, i32, i64
 from lumigen.emit import cxx
 from lumigen.emit.arithmetic import arithmetic, negated, unrounded, widened
-from lumigen.emit.dots import added, find_dot, is_of_bytes
+from lumigen.emit.dots import find_dot
 from lumigen.emit.lines import Lines, Uses
 from lumigen.emit.packets import Packets
 from lumigen.emit.places import NARROW, WIDE, is_small
@@ -49,6 +49,7 @@ from lumigen.index import (
 from lumigen.intrinsics import INTRINSICS
 from lumigen.lower.phases import in_phases
 from lumigen.lower.scope import address, adds_integers, integers_read, is_per_lane
+from lumigen.lower.small_integers import added, is_of_bytes
 from lumigen.ops import Op
 from lumigen.region import (
     Buffer,
@@ -336,12 +337,7 @@ class Renderer:
         if again and not is_per_lane(e, self.lanes, self.dtypes):
             return self._with_names(e, again, self.lanes)
         if isinstance(e, Choose) and self._is_shared(e):
-            if is_of_bytes(e):
-                sides = f"{self.vector(e.then).code}, {self.vector(e.otherwise).code}"
-                return Text(f"select({self.scalar(e.condition).code}, {sides})")
-            # the same in all lanes: the other side is not evaluated, whatever it reads
-            sides = " : ".join(self.vector(x).within(SUM) for x in (e.then, e.otherwise))
-            return Text(f"{self.scalar(e.condition).within(SUM)} ? {sides}", LOOSE)
+            return self._one_side(e)
         guarded = self._guarded(e)
         if guarded is not None:
             return guarded
@@ -358,6 +354,14 @@ class Renderer:
         if isinstance(e, Intrinsic):
             return self._intrinsic(e)
         raise LoweringFailed(step="emit", what=f"no vector form of {type(e).__name__}")
+
+    def _one_side(self, e: Choose) -> Text:
+        """A choice that is the same in all lanes: the other side is not evaluated, whatever it reads, but bytes."""
+        if is_of_bytes(e):
+            sides = f"{self.vector(e.then).code}, {self.vector(e.otherwise).code}"
+            return Text(f"select({self.scalar(e.condition).code}, {sides})")
+        sides = " : ".join(self.vector(x).within(SUM) for x in (e.then, e.otherwise))
+        return Text(f"{self.scalar(e.condition).within(SUM)} ? {sides}", LOOSE)
 
     def _over_lanes(self, e: Expr) -> Expr:
         """The value as vectors have it, with the header of those that it is made of."""

@@ -91,7 +91,8 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:
         return near / power if decimals > 0 else near * power
     low = input.floor()
     rest = input - low
-    up = (rest > 0.5) | ((rest == 0.5) & (low % 2 == 1))
+    half = low * 0.5  # no whole number if low is odd
+    up = (rest > 0.5) | ((rest == 0.5) & (half.floor() < half))
     return where(up, -(-1 - low), low)  # low + 1, which of -1 is -0.0
 
 

@@ -40,7 +40,7 @@ from lumigen.lower.periodic import periodic
 from lumigen.lower.pieces_in_place import place_pieces
 from lumigen.lower.plan_region import Candidate
 from lumigen.lower.prepare import OPENING
-from lumigen.lower.retype import retype_temporaries
+from lumigen.lower.retype import retype_temporaries, with_temporaries
 from lumigen.lower.skeletons import Skeletons
 from lumigen.lower.slices import Slice, take_slices
 from lumigen.lower.window import windowed
@@ -306,11 +306,12 @@ class _Model:
         self.beside = asked_once(self.device.beside)
         self.skeletons = Skeletons(
             lambda region: self.device.runs_whole(region, self.dtype),
-            asked_once(self.device.in_loops),
-            asked_once(self.device.columns),
+            asked_once(lambda region: self.device.in_loops(with_temporaries(region, self.dtype))),
+            asked_once(lambda region: self.device.columns(with_temporaries(region, self.dtype))),
             self.device.machine.storing,
             self.device.one_row,
             asked_once(self.device.computes),
+            self.device.makes,
         )
 
     def prepare(self, graph: Graph) -> _Prepared:

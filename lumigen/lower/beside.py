@@ -31,7 +31,7 @@ from lumigen.schedule import Schedule
 
 def find_beside(region: Region, machine: Processor) -> tuple[Products, ...] | None:
     """The products of each store, if all have the same rows and weights in panels, and none waits for another."""
-    products = _of_each_store(region, one_row=True)
+    products = _of_each_store(region, one_row=True, integers=machine.storing.integers)
     if products is None:
         return None
     each = [c for p in products for c in p.each]
@@ -59,11 +59,16 @@ def _are_deep(c: Contraction) -> bool:
     return found is not None and found[3] == 1
 
 
-def _of_each_store(region: Region, *, one_row: bool) -> tuple[Products, ...] | None:
+def _of_each_store(
+    region: Region, *, one_row: bool, integers: bool = False
+) -> tuple[Products, ...] | None:
     """The products of each store, if all have the same rows, and none waits for another."""
     if not _are_apart(region):
         return None
-    found = [find_products(s, one_row=one_row, statistics=one_row) for s in region.stores]
+    found = [
+        find_products(s, one_row=one_row, statistics=one_row, integers=integers)
+        for s in region.stores
+    ]
     products = tuple(p for p in found if p is not None)
     each = [c for p in products for c in p.each]
     return products if len(products) == len(found) and have_rows_in_common(each) else None

@@ -26,7 +26,7 @@ from lumigen.index import (
     minimum,
     unravel,
 )
-from lumigen.lower.contractions import integer_read, product_factors
+from lumigen.lower.contractions import integer_read, product_factors, scored_factors
 from lumigen.lower.scope import (
     Scope,
     address,
@@ -154,14 +154,21 @@ class Products:
 
 @remembered
 def find_products(
-    store: Store, *, one_row: bool = False, statistics: bool = False, integers: bool = False
+    store: Store,
+    *,
+    one_row: bool = False,
+    statistics: bool = False,
+    integers: bool = False,
+    packed: bool = True,
 ) -> Products | None:
     """The contractions of a store that have one tile together, or None; with `one_row` they may have a row only.
 
     With `statistics` their rows may read reductions of a row, where columns are weights. With `integers` they may be of
-    integers of 8 bits, added up in 32, where columns are weights.
+    integers of 8 bits, added up in 32, where columns are weights. Columns of one row need not lie in panels where none
+    are `packed`.
     """
-    found = [r for r in kernel_reductions([store.value]) if product_factors(r, one_row=one_row)]
+    factors = product_factors if packed else scored_factors
+    found = [r for r in kernel_reductions([store.value]) if factors(r, one_row=one_row)]
     if not found or not store.axes or (store.value.dtype is not f32 and not integers):
         return None
     if any(r.dtype is not f32 for r in found) and not (
@@ -171,16 +178,20 @@ def find_products(
     reductions = [x for x in walk([store.value]) if isinstance(x, Reduce)]
     if any(r in walk([x.body]) for x in reductions for r in found):
         return None
-    each = [_contraction(store, r, one_row=one_row, statistics=statistics) for r in found]
+    each = [
+        _contraction(store, r, one_row=one_row, statistics=statistics, packed=packed) for r in found
+    ]
     whole = tuple(c for c in each if c is not None)
     if len(whole) < len(each) or any(c.place != whole[0].place for c in whole):
         return None
     return Products(whole) if _rest_fits(store, whole) else None
 
 
-def _contraction(store: Store, r: Reduce, *, one_row: bool, statistics: bool) -> Contraction | None:
+def _contraction(
+    store: Store, r: Reduce, *, one_row: bool, statistics: bool, packed: bool
+) -> Contraction | None:
     """A reduction as a contraction by index sets, if it has tiles over the axes of the store."""
-    factors = product_factors(r, one_row=one_row)
+    factors = (product_factors if packed else scored_factors)(r, one_row=one_row)
     assert factors is not None
     if not free_axes(r) <= frozenset(store.axes):
         return None
@@ -197,7 +208,8 @@ def _contraction(store: Store, r: Reduce, *, one_row: bool, statistics: bool) ->
             m_axes = tuple(a for a in store.axes if a in only_a)
             grid = tuple(a for a in store.axes if a not in (*m_axes, *n_axes))
             contraction = Contraction(r, rows, columns, grid, m_axes, n_axes)
-            if (not m_axes or r.dtype is i32) and Columns.of(contraction).once is None:
+            in_panels = packed and (not m_axes or r.dtype is i32)
+            if in_panels and Columns.of(contraction).once is None:
                 return None  # it would take longer to pack the columns than to multiply them
             return contraction if _has_statistics_alone(contraction) else None
     return None

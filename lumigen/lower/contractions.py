@@ -8,6 +8,7 @@ has a skeleton for that: what is done to the vector is then done once and not fo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from enum import Enum
 
 from lumigen.dtype import DType, bf16, f32, i8, u8
 from lumigen.index import Axis, Ix, Lookup, extent_of, product
@@ -32,6 +33,18 @@ from lumigen.region import (
     is_zero,
     walk,
 )
+
+
+class OneRow(Enum):
+    """Which products of a vector and a matrix are products like others."""
+
+    NONE = "none"
+    WEIGHTS = "weights"  # that are read as they are
+    MADE = "made"  # of weights of a byte or less
+
+    def __bool__(self) -> bool:
+        return self is not OneRow.NONE
+
 
 COSTLY = TRANSCENDENTALS | {Op.MOD, Op.RECIP, Op.SQRT}
 
@@ -169,13 +182,19 @@ def is_folded(value: Expr, size: int, kept: tuple[Axis, ...], storing: Storing) 
 
 
 def is_product_of_one_row(
-    factors: tuple[Expr, ...], free: tuple[Axis, ...], bound: tuple[Axis, ...]
+    factors: tuple[Expr, ...],
+    free: tuple[Axis, ...],
+    bound: tuple[Axis, ...],
+    *,
+    one_row: bool | OneRow,
 ) -> bool:
-    """Whether a sum over `bound` of the product is a vector times weights, read as they are."""
+    """Whether a sum over `bound` of the product is a vector times weights: read as they are, or made."""
     if len(factors) != 2 or not set(bound) <= free_axes(factors[0]) & free_axes(factors[1]):
         return False
     a, b = (free_axes(f) & set(free) for f in factors)
     matrix = factors[0] if b < a else factors[1]
+    if one_row is OneRow.MADE:
+        return _is_made(matrix) and (b < a or a < b)
     found = integer_read(matrix)
     source = found[0] if found else matrix.source if isinstance(matrix, Read) else None
     return source is not None and source.role is Role.WEIGHT and (b < a or a < b)
@@ -189,6 +208,13 @@ def integer_read(e: Expr) -> tuple[Buffer, tuple[Ix, ...]] | None:
             return source, at
         case _:
             return None
+
+
+def _is_made(matrix: Expr) -> bool:
+    """Whether it is computed from weights alone, of which some have a byte or less."""
+    sources = [e.source for e in walk([matrix]) if isinstance(e, Read)]
+    weights = bool(sources) and all(b.role is Role.WEIGHT for b in sources)
+    return weights and not is_plain(matrix) and any(b.dtype in (i8, u8) for b in sources)
 
 
 def multiplies_weights(value: Expr) -> bool:
@@ -214,7 +240,7 @@ def is_scored(value: Expr) -> bool:
     return bool(sums) and not of_weights and not any(map(_nested, sums))
 
 
-def holds_scores(value: Expr, *, one_row: bool) -> bool:
+def holds_scores(value: Expr, *, one_row: bool | OneRow) -> bool:
     """Whether it holds products that a fold may be around; of a vector and a weight only if `one_row` says so."""
     sums = (r for r in walk([value]) if isinstance(r, Reduce))
     return any(scored_factors(r, one_row=one_row) is not None or is_scored(r) for r in sums)
@@ -231,7 +257,7 @@ def is_large_score(value: Expr, storing: Storing) -> bool:
     return is_large and all(volume((a,)) <= storing.short for a in free)
 
 
-def is_bounded_by_data(value: Expr, bound: tuple[Axis, ...], *, one_row: bool) -> bool:
+def is_bounded_by_data(value: Expr, bound: tuple[Axis, ...], *, one_row: bool | OneRow) -> bool:
     """Whether a contraction in the value is wanted only where an axis in `bound` fits an integer that is read."""
     if not holds_scores(value, one_row=one_row):
         return False
@@ -242,7 +268,7 @@ def is_bounded_by_data(value: Expr, bound: tuple[Axis, ...], *, one_row: bool) -
     )
 
 
-def has_nested_contraction(e: Expr, *, one_row: bool) -> bool:
+def has_nested_contraction(e: Expr, *, one_row: bool | OneRow) -> bool:
     """Whether a contraction varies with the axes of a reduction around it."""
     return any(
         isinstance(r, Reduce)
@@ -264,22 +290,24 @@ def has_nested_reduction(e: Expr) -> bool:
     )
 
 
-def product_factors(r: Reduce, *, one_row: bool = False) -> tuple[Expr, Expr] | None:
+def product_factors(r: Reduce, *, one_row: bool | OneRow = False) -> tuple[Expr, Expr] | None:
     """The two factors of a contraction, with `one_row` also of one row; None if the reduction is not one."""
     factors, free = _factors(r), tuple(free_axes(r))
     if is_contraction(factors, free, r.axes):
         return factors[0], factors[1]
-    of_one_row = one_row and is_product_of_one_row(factors, free, r.axes)
+    of_one_row = one_row and is_product_of_one_row(factors, free, r.axes, one_row=one_row)
     return (factors[0], factors[1]) if of_one_row else None
 
 
-def scored_factors(r: Reduce, *, one_row: bool) -> tuple[Expr, Expr] | None:
+def scored_factors(r: Reduce, *, one_row: bool | OneRow) -> tuple[Expr, Expr] | None:
     """The two factors of a contraction, with `one_row` also of a vector and any matrix: what a fold may be around."""
     factors = _factors(r)
     if is_contraction(factors, tuple(free_axes(r)), r.axes):
         return factors[0], factors[1]
     if not one_row or len(factors) != 2:
         return None
+    if one_row is OneRow.MADE:
+        return product_factors(r, one_row=one_row)
     a, b = map(free_axes, factors)
     return (factors[0], factors[1]) if a < b or b < a else None
 
@@ -290,7 +318,7 @@ def _factors(r: Reduce) -> tuple[Expr, ...]:
     return r.body.args if is_sum and isinstance(r.body, Prim) and r.body.op is Op.MUL else ()
 
 
-def contractions_beside(e: Expr, *, one_row: bool) -> Iterator[Reduce]:
+def contractions_beside(e: Expr, *, one_row: bool | OneRow) -> Iterator[Reduce]:
     """The contractions in a value that are inside no other reduction."""
     return (r for r in reductions_beside(e) if product_factors(r, one_row=one_row) is not None)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, combinations
 
-from lumigen.dtype import DType, computed, i8, i32, u8
+from lumigen.dtype import computed, f32, i32
 from lumigen.graph import Node
 from lumigen.index import Axis
 from lumigen.lower.contract import find_products
@@ -38,12 +38,12 @@ from lumigen.lower.contractions import (
 from lumigen.lower.cut_graph import MONOIDS, CutGraph
 from lumigen.lower.guard import guard_reductions
 from lumigen.lower.join import fold_together
-from lumigen.lower.places import is_of_state, is_whole, is_widened
+from lumigen.lower.places import is_of_state, is_whole, is_widened, widens_bytes
 from lumigen.lower.positions import bound_by, is_compared, picked_by
 from lumigen.lower.repeated import repeated
 from lumigen.lower.skeletons import Skeletons, becomes_states, is_only_folded, is_product
 from lumigen.ops import SOURCES, TRANSCENDENTALS, Op
-from lumigen.region import Expr, Reduce, Region, free_axes, walk
+from lumigen.region import Expr, Read, Reduce, Region, Role, free_axes, walk
 
 FirstRule = Callable[[CutGraph], Iterable[Node]]
 Rule = Callable[[CutGraph, Skeletons], Iterable[Node]]
@@ -152,7 +152,9 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
     axes, bound, factors = g.own_axes(n), g.bound_axes(n), g.factors(n)
     values, storing = tuple(value for _, value in factors), skeletons.storing
     contracts = is_contraction(values, axes, bound)
-    contracts |= skeletons.one_row and is_product_of_one_row(values, axes, bound)
+    contracts |= bool(skeletons.one_row) and is_product_of_one_row(
+        values, axes, bound, one_row=skeletons.one_row
+    )
     contracts = contracts and _reduces(g, n)
     for node, value in factors:
         if node.op in SOURCES or node in g.cut:
@@ -497,7 +499,7 @@ def _found_mapped(g: CutGraph, skeletons: Skeletons, n: Node) -> bool:
         return False
     factors = [u for u in g.users[n] if u.op is Op.MUL and u not in g.cut]
     products = dict.fromkeys(p for u in factors for p in g.users[u])
-    if _is_unpacked_by(g, skeletons, n, products):
+    if _is_unpacked_by(g, skeletons, n, products) or _is_made_by(g, skeletons, n, products):
         return True
     if len(factors) < len(g.users[n]) or not products:
         return False
@@ -523,6 +525,26 @@ def _is_unpacked_by(g: CutGraph, skeletons: Skeletons, n: Node, products: Iterab
     of_n = [p for p in products if p.op is Op.SUM_REDUCE and n in [f for f, _ in g.factors(p)]]
     unpacked = bool(of_n) and is_unpacked(g.inlined(n)[1], skeletons.storing)
     return unpacked and all(is_product(g, skeletons, p) for p in of_n)
+
+
+def _is_made_by(g: CutGraph, skeletons: Skeletons, n: Node, products: Iterable[Node]) -> bool:
+    """Whether all that reads it are products of few rows which make it of weights, as columns."""
+    read_in = list(products)
+    return bool(read_in) and all(
+        p.op is Op.SUM_REDUCE and is_product(g, skeletons, p) and _makes(g, skeletons, n, p)
+        for p in read_in
+    )
+
+
+def _makes(g: CutGraph, skeletons: Skeletons, n: Node, p: Node) -> bool:
+    values, own = [v for f, v in g.factors(p) if f is n], g.own_axes(p)
+    for v in values:
+        majors = tuple(a for a in own if a in free_axes(v))
+        place = tuple(a for a in own if a not in majors), majors, tuple(g.bound_axes(p))
+        of_weights = all(e.source.role is Role.WEIGHT for e in walk([v]) if isinstance(e, Read))
+        if not of_weights or not skeletons.makes(v, place):
+            return False
+    return bool(values)
 
 
 def _folded_together(
@@ -622,7 +644,7 @@ def _kept(g: CutGraph, n: Node) -> Node:
     rows of a gather or places of a scatter.
     """
     numbers = [a.node for a in n.args if not a.dtype.is_bool]
-    if n.op is Op.CONTIGUOUS and _widens(n.args[0].dtype, n.dtype):
+    if n.op is Op.CONTIGUOUS and _is_wider(n):
         (x,) = numbers
         is_less = volume_of(x.shape) <= volume_of(n.shape)
     elif n.op is Op.MUL and len(n.args) > len(numbers) == 1:
@@ -651,9 +673,10 @@ def _read_once(g: CutGraph, skeletons: Skeletons, n: Node, f: Node) -> Node:
     return p if alone and not others else f
 
 
-def _widens(narrow: DType, wide: DType) -> bool:
+def _is_wider(n: Node) -> bool:
     """Whether a cast loses nothing, and products take the narrower numbers as well."""
-    return narrow is not wide and (computed(narrow) is wide or (narrow in (i8, u8) and wide is i32))
+    narrow = n.args[0].dtype
+    return widens_bytes(n) or (narrow is not n.dtype is computed(narrow))
 
 
 def _innermost(g: CutGraph, nodes: list[Node]) -> list[Node]:
@@ -693,12 +716,17 @@ def _with_own_map(g: CutGraph, n: Node) -> Node:
         if m.op in MONOIDS or m.op is Op.NATIVE or volume_of(m.shape) > size or m in g.cut:
             break
         waiting.remove(m)
-        if not waiting and m.dtype is n.dtype:
+        if not waiting and _is_as_wide(m, n):
             last = m
         elif m in shown:
             break
         waiting |= set(g.users[m])
     return last
+
+
+def _is_as_wide(m: Node, n: Node) -> bool:
+    """Whether to store a map of a product takes what the product itself does, or floats for integers of 32 bits."""
+    return m.dtype is n.dtype or (n.dtype is i32 and m.dtype is f32)
 
 
 def _with_map(
@@ -715,7 +743,7 @@ def _with_map(
     last = n
     for user in g.inside(root):
         made_of = [b for b in g.beside(user) if b in beside]
-        is_map = made_of == [n] and user.dtype is n.dtype and user is not root
+        is_map = made_of == [n] and _is_as_wide(user, n) and user is not root
         if is_map and volume_of(user.shape) <= volume_of(n.shape) and fits(user):
             last = user
     return n if n in g.beside(root, stored=last) else last

@@ -6,7 +6,7 @@ that the builders realise is the heuristic's. The rows stand in `targets`, made 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, product
@@ -14,9 +14,10 @@ from itertools import chain, product
 from lumigen.condition import Cmp
 from lumigen.dtype import DType, f32
 from lumigen.errors import LoweringFailed
-from lumigen.index import extent_of
+from lumigen.index import Axis, extent_of
 from lumigen.lower.built import Built
 from lumigen.lower.contract import find_products
+from lumigen.lower.contractions import OneRow
 from lumigen.lower.order import Keeps, PartOf, plan_order
 from lumigen.lower.pieces import plan_pieces
 from lumigen.lower.plan_region import (
@@ -32,7 +33,7 @@ from lumigen.lower.space import Builder, changes
 from lumigen.lower.sweeps import plan_sweeps
 from lumigen.machine import Machine
 from lumigen.plan import Illegal, KernelPlan, NotRealised, RegionPlan
-from lumigen.region import Region
+from lumigen.region import Expr, Region
 from lumigen.schedule import Schedule
 from lumigen.verify.plan import verify as verify_plan
 
@@ -44,6 +45,11 @@ Pick = Callable[
 
 def heuristic(_canonical: Region, _named: Region) -> None:
     """Picks nothing: the first candidate of each space runs."""
+
+
+Makes = Callable[
+    [Expr, Sequence[tuple[Axis, ...]]], bool
+]  # of columns, and the axes of the rows, the columns and the depth
 
 
 @dataclass(frozen=True)
@@ -88,9 +94,11 @@ class Device:
     selects: Callable[[Region], bool] = lambda _: False  # whether teams do that hold its rows
     rows_in_one_loop: Products | None = None  # where other plans take less time
     special: tuple[Special, ...] = ()
-    one_row: bool = False  # a vector times weights is a product like others
+    one_row: OneRow = OneRow.NONE  # which products of a vector are products like others
     beside: Callable[[Region], bool] = lambda _: False  # whether a launch has a grid for each store
     computes: Callable[[Region], bool] = lambda _: False  # if a product is to compute its operands
+    multiplies_all: Callable[[Region], bool] = lambda _: False  # however many products it has
+    makes: Makes = lambda _value, _place: False  # if products of few rows make columns of weights
 
     def space(self, region: Region) -> Iterator[Candidate]:
         """What a canonical region can run as, the heuristic's choice first."""
@@ -222,7 +230,8 @@ class Device:
             return 0
         integers = self.machine.storing.integers
         found = find_products(region.stores[0], one_row=True, statistics=True, integers=integers)
-        if found is not None and len(found.each) > self.machine.accumulators:
+        several = found is not None and len(found.each) > self.machine.accumulators
+        if several and not self.multiplies_all(region):
             return 0
         axes = region.stores[0].axes if found is None else found.each[0].n_axes
         return extent_of(axes).estimate()

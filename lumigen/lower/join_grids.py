@@ -87,5 +87,5 @@ def _rows(region: Region) -> frozenset[Buffer]:
 
 def _is_product(region: Region) -> bool:
     store = region.stores[-1]
-    found = find_products(store, one_row=True, statistics=True)
+    found = find_products(store, one_row=True, statistics=True, integers=True)
     return found is not None or multiplies_weights(store.value)

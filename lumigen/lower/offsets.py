@@ -10,6 +10,8 @@ Integers wrap around, so both sides are equal. A sum of weights alone is a weigh
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from lumigen.dtype import i8, i32, u8
 from lumigen.graph import Edge, Graph, Node, axes_of, binary, edge, rebuild, reduce
 from lumigen.index import Axis, Ix, ix
@@ -50,13 +52,13 @@ def _split(e: Edge, n: Node) -> tuple[Edge, Edge | None]:
         return e, None
     for x, c in (e.node.args, e.node.args[::-1]):
         view = compose(e.view, x.view, x.node.shape)
-        shown = _shared(Edge(c.node, compose(e.view, c.view, c.node.shape) or c.view), n)
+        shown = shared(Edge(c.node, compose(e.view, c.view, c.node.shape) or c.view), n)
         if view is not None and x.node.op is not Op.CONST and shown is not None:
             return Edge(x.node, view), shown
     return e, None
 
 
-def _shared(e: Edge, n: Node) -> Edge | None:
+def shared(e: Edge, n: Node) -> Edge | None:
     """What an operand shows in each element of the sum; None if that varies with what the sum is over."""
     if e.view.rank != n.args[0].view.rank or e.view.valid:
         return None
@@ -67,7 +69,7 @@ def _shared(e: Edge, n: Node) -> Edge | None:
     args: list[Edge] = []
     for a in e.node.args:
         view = compose(e.view, a.view, a.node.shape)
-        found = None if view is None else _shared(Edge(a.node, view), n)
+        found = None if view is None else shared(Edge(a.node, view), n)
         if found is None:
             return None
         args.append(found)
@@ -80,16 +82,40 @@ def _is_of_bytes(e: Edge) -> bool:
     return source is not None and e.dtype is i32 and source.dtype in (i8, u8)
 
 
+@dataclass(frozen=True)
+class Alone:
+    """An operand over the dimensions of a product that it varies with, and those of the sum, which are `gone`.
+
+    `in_product`: how the product sees a value of this shape; `in_sum`: how the sum sees one without what is gone.
+    """
+
+    operand: Edge
+    gone: tuple[int, ...]
+    in_product: View
+    in_sum: View
+
+    @staticmethod
+    def of(e: Edge, n: Node) -> Alone:
+        gone, along = axes_of(n), positions(e.shape)
+        kept = [d for d, a in enumerate(along) if d in gone or a in _axes(e.view)]
+        shape = tuple(e.shape[d] for d in kept)
+        at, there, shown = (
+            dict(zip(kept, coordinates(shape), strict=True)),
+            coordinates(e.shape),
+            _shown(n),
+        )
+        return Alone(
+            Edge(e.node, _looked(e.view, shape, at)),
+            tuple(kept.index(d) for d in gone),
+            View(e.shape, tuple(there[d] for d in kept)),
+            View(n.shape, tuple(shown[d] for d in kept if d not in gone)),
+        )
+
+
 def _sum(n: Node, other: Edge) -> Edge:
     """The sum of an operand by itself, taken once for what it varies with, as the sum of products is seen."""
-    gone, along = axes_of(n), positions(other.shape)
-    kept = [d for d, a in enumerate(along) if d in gone or a in _axes(other.view)]
-    shape = tuple(other.shape[d] for d in kept)
-    at = dict(zip(kept, coordinates(shape), strict=True))
-    operand = Edge(other.node, _looked(other.view, shape, at))
-    total = reduce(Op.SUM_REDUCE, operand, [kept.index(d) for d in gone])
-    shown = _shown(n)
-    return Edge(total, View(n.shape, tuple(shown[d] for d in kept if d not in gone)))
+    alone = Alone.of(other, n)
+    return Edge(reduce(Op.SUM_REDUCE, alone.operand, alone.gone), alone.in_sum)
 
 
 def _shown(n: Node) -> dict[int, Ix]:

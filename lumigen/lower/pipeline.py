@@ -323,13 +323,13 @@ def multiplied_in(rows: Expr, columns: Expr) -> DType:
     """
     factors = [unmasked_factor(e)[0] for e in (rows, columns)]
     sources = [e.source for e in factors if isinstance(e, Read)]
-    rounded = (_rounded_to(e) for e in factors)
+    rounded = (rounded_to(e) for e in factors)
     halves = {b.dtype for b in sources if b.dtype.bits == 16} | {d for d in rounded if d}
     exact = any(b.dtype is f32 and b.role is Role.WEIGHT for b in sources)
     return halves.pop() if len(halves) == 1 and not exact else f32
 
 
-def _rounded_to(e: Expr) -> DType | None:
+def rounded_to(e: Expr) -> DType | None:
     """The 16 bits that a computed value is rounded to last."""
     while isinstance(e, Prim) and e.op is Op.CONTIGUOUS and e.dtype is f32:
         (e,) = e.args

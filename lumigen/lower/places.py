@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from lumigen.dtype import i8, i32, u8
 from lumigen.graph import Edge, Graph, Node, ScanLoop
 from lumigen.index import Axis, Ix, ix
 from lumigen.ops import SOURCES, Op
@@ -93,6 +94,11 @@ def is_map(loop: ScanLoop) -> bool:
 def is_widened(n: Node) -> bool:
     """Whether it is what memory has, in another type."""
     return n.op is Op.CONTIGUOUS and n.args[0].node.op in SOURCES
+
+
+def widens_bytes(n: Node) -> bool:
+    """Whether it is integers of 8 bits in 32, as products of them have their operands."""
+    return n.op is Op.CONTIGUOUS and n.dtype is i32 and n.args[0].dtype in (i8, u8)
 
 
 def is_of_state(n: Node, graph: Graph) -> bool:

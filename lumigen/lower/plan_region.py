@@ -26,6 +26,7 @@ from lumigen.lower.cascade import find_cascade
 from lumigen.lower.contract import Columns, Contraction, Products, find_products
 from lumigen.lower.depth import along_memory
 from lumigen.lower.factors import split_reductions
+from lumigen.lower.few import find_few, find_few_beside, schedule_of_few
 from lumigen.lower.implicit import has_windows, rows_packed_before, rows_place
 from lumigen.lower.nested import nested
 from lumigen.lower.online import plan_online
@@ -50,7 +51,7 @@ from lumigen.lower.split_scan import split_scan
 from lumigen.lower.streamable import find_streamable
 from lumigen.lower.sweeps import merge_kept, merge_reduced, plan_sweeps
 from lumigen.lower.tile_time import fastest
-from lumigen.machine import Machine, Processor, StreamingGpu
+from lumigen.machine import Gpu, Machine, Processor, StreamingGpu
 from lumigen.plan import KernelPlan, RegionPlan
 from lumigen.region import Buffer, Region, Role, Store, const
 from lumigen.schedule import Schedule
@@ -244,6 +245,7 @@ def candidates_of_blocks(
         parts = fastest(each, multiplied_in(each[0].rows, each[0].columns), machine)
         plan = RegionPlan(region, (plan_beside(meaning, grids, machine, alone=True),))
         yield Candidate(plan, (Schedule("side_by_side", (), parts=parts),))
+    yield from _few_rows(region, machine)
     loops = find_loops_beside(region, schedule, machine) if others else None
     if loops is not None:
         stores = tuple(s for plan, _ in loops for s in plan.stores)
@@ -260,6 +262,20 @@ def candidates_of_blocks(
         (ordered,), meaning = along_memory((products,), region)
         plan = RegionPlan(region, (ordered.plan(meaning, machine, alone=True),))
         yield candidate(plan, schedule)
+
+
+def _few_rows(region: Region, machine: Gpu) -> Iterator[Candidate]:
+    """Products of few rows with columns that threads make in registers, with a grid for each store."""
+    *others, store = region.stores
+    one = None if others else find_few(store, machine)
+    if one is not None:
+        plan = RegionPlan(region, (one.plan(region, machine, alone=True),))
+        yield Candidate(plan, (schedule_of_few((one,), machine),))
+    several = find_few_beside(region, machine) if others else None
+    if several is not None:
+        plan = RegionPlan(region, (plan_beside(region, several, machine, alone=True),))
+        parts = (schedule_of_few(several, machine),) * len(several)
+        yield Candidate(plan, (Schedule("side_by_side", (), parts=parts),))
 
 
 def _apart(

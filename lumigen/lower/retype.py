@@ -8,11 +8,12 @@ matrix operand because it was stored. Integers, bools, f64 and values that the u
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
 from lumigen.dtype import DType, f32
 from lumigen.graph import Edge, Graph, Node, contiguous, edge, rebuild, source, tensor_of
-from lumigen.lower.contractions import is_plain, product_factors, volume
+from lumigen.lower.contractions import OneRow, is_plain, product_factors, volume
 from lumigen.lower.places import stored_as
 from lumigen.ops import TRANSCENDENTALS, Op
 from lumigen.region import (
@@ -107,8 +108,10 @@ def retype_temporaries(regions: tuple[Region, ...], dtype: DType) -> tuple[Regio
         and times[s.dst] == 1
         and (not is_statistic(s.value) or _is_image(s, dtype))
     }
-    if dtype is f32 or not narrowed:
-        return regions
+    return regions if dtype is f32 or not narrowed else _narrowed(regions, narrowed)
+
+
+def _narrowed(regions: tuple[Region, ...], narrowed: Mapping[Buffer, Buffer]) -> tuple[Region, ...]:
     memo: dict[Expr, Expr] = {}
 
     def visit(e: Expr) -> Expr:
@@ -126,10 +129,21 @@ def retype_temporaries(regions: tuple[Region, ...], dtype: DType) -> tuple[Regio
     return tuple(replace(r, stores=tuple(map(moved, r.stores))) for r in regions)
 
 
+def with_temporaries(region: Region, dtype: DType) -> Region:
+    """A region as it will read temporaries of f32 that are stored as `dtype`."""
+    narrowed = {
+        b: replace(b, dtype=dtype)
+        for b in region.reads()
+        if b.role is Role.TEMP and b.dtype is f32 is not dtype
+    }
+    return _narrowed((region,), narrowed)[0] if narrowed else region
+
+
 def is_statistic(value: Expr) -> bool:
     """Whether the value is a scan, or a reduction and no product of matrices."""
-    is_reduction = isinstance(value, Reduce) and product_factors(value, one_row=True) is None
-    return is_reduction or isinstance(value, Scan)
+    rows = (OneRow.WEIGHTS, OneRow.MADE)
+    is_product = isinstance(value, Reduce) and any(product_factors(value, one_row=r) for r in rows)
+    return isinstance(value, Scan) or (isinstance(value, Reduce) and not is_product)
 
 
 def _is_image(s: Store, dtype: DType) -> bool:

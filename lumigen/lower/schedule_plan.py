@@ -17,6 +17,7 @@ from lumigen.lower.block_fold import schedule_of_rows
 from lumigen.lower.cascade import Cascade
 from lumigen.lower.contract import Columns, Contraction, Products, find_products, is_paired
 from lumigen.lower.contractions import is_cheap, is_plain, is_unpacked
+from lumigen.lower.few import find_few
 from lumigen.lower.pipeline import Flat, are_counted, multiplied_in
 from lumigen.lower.radix import GROUPING, blocks_of
 from lumigen.lower.row_fold import RowFold
@@ -202,6 +203,8 @@ def blocks_compute(region: Region, machine: Gpu) -> bool:
     that costs less than to store it and to read it again.
     """
     (store,) = region.stores
+    if find_few(store, machine) is not None:
+        return True
     found = find_products(store)
     one, *others = found.each if found is not None else (None,)
     if one is None or others or not are_counted(one.m_axes, one.n_axes, one.reduce.axes):
@@ -279,7 +282,11 @@ def schedule_of_teams(plan: KernelPlan, machine: Gpu) -> Schedule:
         sizes |= {"turn": _turn(plan, teams)}
     sizes |= {"blocks": teams.joined_blocks * joined}
     if are_together(plan.stores):
-        sizes |= {"threads": teams.threads_together, "blocks": teams.blocks_together}
+        several = (
+            len(plan.stores) > teams.together
+        )  # rows that share what they read are held as well
+        blocks = teams.blocks_of_several if several else teams.blocks_together
+        sizes |= {"threads": teams.threads_together, "blocks": blocks}
     whole = schedule("simt", sizes)
     return whole if joined else spread(plan, whole, machine)
 

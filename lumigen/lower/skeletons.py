@@ -5,12 +5,13 @@ A product is stored nowhere where a kernel folds its elements as they come out, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lumigen.graph import Node
 from lumigen.index import Axis
 from lumigen.lower.contractions import (
+    OneRow,
     is_plain,
     product_factors,
     volume,
@@ -27,17 +28,18 @@ class Skeletons:
 
     `runs_whole`: a region whose contraction is inside another reduction. `in_loops`: whether a region of one
     contraction has no other skeleton than loops over vectors, which may as well hold several. `columns`: how many of a
-    region lie side by side in a tile of products, 0 in loops over vectors. With `one_row` a vector times weights is a
-    contraction too. `computes`: whether a product is to compute its operands itself: rows with statistics of each, or
-    what costs little.
+    region lie side by side in a tile of products, 0 in loops over vectors. `one_row` says which products of a vector
+    are contractions too. `computes`: whether a product is to compute its operands itself: rows with statistics of
+    each, or what costs little. `makes`: whether products of few rows make columns of weights.
     """
 
     runs_whole: Callable[[Region], bool]
     in_loops: Callable[[Region], bool]
     columns: Callable[[Region], int]
     storing: Storing
-    one_row: bool = False
+    one_row: OneRow = OneRow.NONE
     computes: Callable[[Region], bool] = lambda _: False
+    makes: Callable[[Expr, Sequence[tuple[Axis, ...]]], bool] = lambda _value, _place: False
 
 
 def is_product(g: CutGraph, skeletons: Skeletons, n: Node) -> bool:

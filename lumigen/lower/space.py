@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from lumigen.condition import Cmp
 from lumigen.dtype import f16, f32
-from lumigen.lower import roles, stream_roles
+from lumigen.lower import few, roles, stream_roles
 from lumigen.lower.built import Built
 from lumigen.lower.plan_region import Candidate
 from lumigen.lower.scope import guarded
@@ -89,6 +89,11 @@ def tiles_of_pipeline(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Iterat
     for t, parts_of in (*((t, 0) for t in (*tiles, *small)), *in_parts):
         if (other := sizes_of(t, parts_of)) != sizes:
             yield other
+
+
+def tiles_of_few(_: KernelPlan, sizes: Schedule, machine: Gpu) -> Iterator[Schedule]:
+    """Every tile of few rows that the device's headers have."""
+    yield from (t for t in map(few.sizes_of, machine.products.few) if t != sizes)
 
 
 def tiles_of_stream(_: KernelPlan, sizes: Schedule, machine: StreamingGpu) -> Iterator[Schedule]:

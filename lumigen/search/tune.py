@@ -297,7 +297,9 @@ def _begin(
     usual = {entry: each[:1] for entry, each in trials.samples.items()}
     timed = _second(search, model, clock, usual)
     if timed is None:
-        what = f"the model does not run before anything is searched: {trials.said()}"
+        failed = [k.name for k in model.plain.kernels if trials.failed(k)]
+        why = f"{', '.join(failed)} did not compile in time" if failed else trials.said()
+        what = f"the model does not run before anything is searched: {why}"
         raise LoweringFailed(step="tune", what=what)
     much = min(MUCH, max(1.0, seconds * TRIAL / timed.whole))
     trials.samples = samples_in(seconds, model.plain, measuring, much)

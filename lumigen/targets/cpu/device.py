@@ -19,6 +19,7 @@ from lumigen.lower import (
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.beside import find_beside
 from lumigen.lower.cascade import find_cascade
+from lumigen.lower.contractions import OneRow
 from lumigen.lower.devices import Device
 from lumigen.lower.plan_region import candidates_of_rows, candidates_of_threads
 from lumigen.lower.row_fold import find_row_fold
@@ -41,7 +42,7 @@ def device_of(machine: Processor) -> Device:
         keeps=lambda _length, _kept: True,
         beside=lambda region: find_beside(region, machine) is not None,
         computes=partial(threads_compute, machine=machine),
-        one_row=True,
+        one_row=OneRow.WEIGHTS,
         rows_in_one_loop=candidates_of_rows,
     )
 

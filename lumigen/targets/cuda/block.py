@@ -27,6 +27,7 @@ from lumigen.region import (
     walk,
 )
 from lumigen.targets.cuda.machines import SM_80
+from lumigen.targets.cuda.made import few_lines
 from lumigen.targets.cuda.operands import block_operand, count
 from lumigen.targets.cuda.transposed import tiles_of, transposed_lines
 from lumigen.tile import (
@@ -58,6 +59,11 @@ def is_staged(program: TileProgram) -> bool:
     return program.tile is not None and program.tile.kind is TileKind.ROLES
 
 
+def is_few(program: TileProgram) -> bool:
+    """Whether threads make the columns of products in registers."""
+    return program.tile is not None and program.tile.kind is TileKind.FEW
+
+
 Spell = Callable[[Iterable[Stmt], Axis | None], list[Lines]]  # each of the statements of a body
 
 
@@ -80,10 +86,12 @@ def block_lines(s: Stmt, of: Statements, r: Renderer) -> Lines:
     match s:
         case Fill():
             return filled(s, r)
+        case Contract() if is_few(of.program):
+            return few_lines(s, r)
         case Contract():
             return _contract(s, r)
         case ForTile():
-            return _for_tile(s, spell, r)
+            return _for_tile(s, spell, r, few=is_few(of.program))
         case Stream():
             return _stream(s, spell, r)
         case Multiply():
@@ -109,12 +117,12 @@ def block_lines(s: Stmt, of: Statements, r: Renderer) -> Lines:
             raise LoweringFailed(step="emit", what=f"no text for {type(s).__name__}")
 
 
-def _for_tile(s: ForTile, spell: Spell, r: Renderer) -> Lines:
+def _for_tile(s: ForTile, spell: Spell, r: Renderer, *, few: bool) -> Lines:
     ends = _ends((s.m_lo, s.n_lo, s.m_hi, s.n_hi), r)
     if r.packets is not None:
         return _staged(s, ends, spell, r)
     tiles = _names((s.acc, *(acc for _, acc in s.more)), r)
-    if s.more:
+    if s.more and not few:
         r.uses.headers.add("pair.cuh")
     head = f"for_each_element<{r.place}>({tiles}, {ends}"
     return _each(head, s, joined(spell(s.body, s.n)), r)

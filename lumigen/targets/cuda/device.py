@@ -8,6 +8,7 @@ from lumigen.index import Ix
 from lumigen.lower import (
     across,
     block_fold,
+    few,
     order,
     pipeline,
     roles,
@@ -20,7 +21,9 @@ from lumigen.lower import (
 )
 from lumigen.lower.beside import find_blocks_beside, find_loops_beside
 from lumigen.lower.block_fold import runs_in_blocks
+from lumigen.lower.contractions import OneRow
 from lumigen.lower.devices import Device, Special
+from lumigen.lower.few import find_few, find_few_beside, has_rows, makes_columns
 from lumigen.lower.plan_region import candidates_of_blocks, slower_candidates
 from lumigen.lower.schedule_plan import blocks_compute, part_of_row, schedule_of_streaming, selects
 from lumigen.lower.side_by_side import side_by_side
@@ -28,6 +31,7 @@ from lumigen.lower.space import (
     Builder,
     each_part,
     sites,
+    tiles_of_few,
     tiles_of_pipeline,
     tiles_of_roles,
     tiles_of_stream,
@@ -52,6 +56,9 @@ def device_of(machine: StreamingGpu, copying: StreamingGpu) -> Device:
         selects=partial(selects, machine=machine),
         beside=partial(_beside, machine),
         computes=partial(blocks_compute, machine=machine),
+        one_row=OneRow.MADE if has_rows(1, machine) else OneRow.NONE,
+        makes=partial(makes_columns, machine=machine),
+        multiplies_all=lambda region: find_few(region.stores[0], machine) is not None,
         special=(
             Special(copying.name, partial(roles.schedules, machine=copying)),
             Special(copying.name, partial(stream_roles.schedules, machine=copying)),
@@ -86,6 +93,7 @@ def _grids(machine: StreamingGpu, copying: StreamingGpu) -> dict[str, Builder]:
         "pipeline": Builder(
             partial(pipeline.pipeline, machine=machine), partial(tiles_of_pipeline, machine=machine)
         ),
+        "few": Builder(partial(few.few, machine=machine), partial(tiles_of_few, machine=machine)),
         "transposed": Builder(
             partial(transposed.transposed, machine=machine),
             sites({"threads": threads, "width": width, "side": (32, 64)}),
@@ -164,7 +172,9 @@ def _builders(machine: StreamingGpu, copying: StreamingGpu) -> dict[str, Builder
 def _beside(machine: StreamingGpu, region: Region) -> bool:
     """Whether a launch of blocks has a grid for each store: of tiles of products, or of vector loops."""
     loops = find_loops_beside(region, partial(schedule_of_streaming, machine=machine), machine)
-    return loops is not None or find_blocks_beside(region) is not None
+    if loops is not None or find_few_beside(region, machine) is not None:
+        return True
+    return find_blocks_beside(region) is not None
 
 
 def _kept_by_blocks(ordered: int, length: Ix, kept: Ix) -> bool:

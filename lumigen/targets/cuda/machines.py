@@ -13,6 +13,7 @@ from lumigen.machine import (
     CopiedRuns,
     Copies,
     Division,
+    FewTile,
     Grain,
     PartsApart,
     ProductTile,
@@ -72,6 +73,12 @@ PRODUCTS = ProductTiles(
         (16, ProductTile(16, 16, 16, 2, 24, 35, warps=(1, 1))),
         (512, ProductTile(16, 16, 32, 3, 16, 35, warps=(1, 1))),
     ),
+    few=(
+        FewTile(8, 16, 128, 2, 8, 2),
+        FewTile(8, 16, 128, 1, 8, 4),
+        FewTile(16, 16, 128, 1, 8, 2),
+    ),
+    fewest=1,
     narrow=32,
     stored=4,
     line=128,
@@ -151,6 +158,7 @@ TEAMS = Teams(
     together=4,
     threads_together=128,
     blocks_together=8,
+    blocks_of_several=3,
     strips=Strips(points=(8, 4, 2), shown=16, lanes=4, threads=256, threads_alone=1024),
 )
 SM_80 = StreamingGpu(
@@ -173,7 +181,7 @@ SM_80 = StreamingGpu(
         row=256,
         row_of_weights=1024,
         row_of_fold=512,
-        bytes=True,
+        bytes=False,
         panels=False,
         steps=None,
         waits=True,

@@ -56,6 +56,7 @@ CUDA = Target(
         "simt": LOOPS,
         "transposed": "a map whose neighbours are along one axis where it reads, along another where it stores",
         "pipeline": "a product of matrices and what follows it: operands come while others are multiplied",
+        "few": "a product of few rows and what follows it: threads make the columns in registers",
         "block_fold": "a product whose rows are folded: a block sees all its columns and stores none of them",
         "roles": "a product of matrices and what follows it on Hopper: warps that bring operands, warps that multiply",
         "cascade": CASCADE,

@@ -25,6 +25,7 @@ HEADERS = {
     "transposed": ("transposed.cuh", "index.h", "scalar.h", "simd.h", "turn.h"),
     "cascade": ("cascade.cuh", "index.h", "scalar.h", "simd.h", "turn.h"),
     "cascade_roles": ("cascade_roles.cuh", "index.h", "scalar.h", "simd.h"),
+    "few": ("few.cuh", "index.h", "scalar.h", "simd.h", "turn.h"),
     "groups": ("group.cuh", "index.h", "order.cuh", "scalar.h", "simd.h", "turn.h"),
     "order": ("index.h", "order.cuh", "scalar.h", "simd.h", "turn.h"),
     "simt": ("index.h", "scalar.h", "simd.h", "turn.h"),
@@ -118,6 +119,7 @@ def kernel_context(
 TILES = {
     TileKind.PIPELINE: "PipelineTile",
     TileKind.PAIR: "PipelinePair",
+    TileKind.FEW: "FewTile",
     TileKind.FMA: "FmaTile",
     TileKind.ROLES: "RolesTile",
     TileKind.SPLIT: "SplitTile",

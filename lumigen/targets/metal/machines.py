@@ -35,6 +35,8 @@ PRODUCTS = ProductTiles(
     ),
     scalar=(),
     small=(),
+    few=(),
+    fewest=0,
     narrow=0,
     pair=(
         ProductTile(32, 64, 16, 1, 4, 75, warps=(1, 4)),
@@ -133,6 +135,7 @@ TEAMS = Teams(
     together=1,
     threads_together=0,
     blocks_together=0,
+    blocks_of_several=0,
     strips=None,
 )
 APPLE7 = StreamingGpu(
