@@ -262,7 +262,6 @@ class Processor(Machine):
     """A processor, by its instruction set."""
 
     pairs: bool  # whether an instruction multiplies pairs of bf16
-    quads: bool  # whether an instruction multiplies four of them and adds up the products
     threads: int  # of a large machine, all of which should have something to do
     tiles: ThreadTiles
 

@@ -296,6 +296,7 @@ def gradient(q: Any, k: Any, v: Any, d: Any) -> Any:
 MORE: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "channels": (lambda x: x.softmax(1), {"x": lg.spec(2, 4096, 64, 64)}),
     "pair": (lambda x, v, w: F.silu(x @ v) * (x @ w), {"x": halves(99, 64), "v": halves(64, 64), "w": halves(64, 64)}),
+    "far columns": (lambda x: x.sum(0), {"x": lg.spec(4096, 1024)}),
     "few columns": (lambda x, w: x @ w, {"x": halves(20000, 200), "w": halves(200, 16)}),
     "labels of few": (label, {"x": halves(9, 64), "w": halves(5000, 64), "y": lg.spec(9, dtype=lg.i64)}),
     "scores of one": (lambda x: (x @ weight(5000, 64).T).logsumexp(-1), {"x": lg.spec(64)}),

@@ -158,13 +158,12 @@ BASELINE = Processor(
     runs=None,
     teams=None,
     pairs=False,
-    quads=False,
     threads=THREADS,
     tiles=TILES,
 )
 AVX2 = replace(BASELINE, name="avx2")
 AVX512 = replace(AVX2, name="avx512")
-AVX512_VNNI = replace(AVX512, name="avx512_vnni", quads=True)
+AVX512_VNNI = replace(AVX512, name="avx512_vnni")
 AVX512_BF16 = replace(AVX512_VNNI, name="avx512_bf16", pairs=True)
 AMX = replace(AVX512_BF16, name="amx")
 MACHINES = (
