@@ -286,7 +286,7 @@ def _has_kernel(g: CutGraph, skeletons: Skeletons, n: Node) -> bool:
     if not skeletons.storing.integers or not is_product(g, skeletons, n):
         return False
     (store,) = g.region(n).stores
-    return find_products(store, one_row=skeletons.one_row, integers=True) is not None
+    return find_products(store, one_row=bool(skeletons.one_row), integers=True) is not None
 
 
 def reductions_of_versions(g: CutGraph, skeletons: Skeletons) -> list[Node]:
