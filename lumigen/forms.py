@@ -11,7 +11,7 @@ from lumigen.progress import Stages
 from lumigen.target import HOST, parse_target
 from lumigen.texts import KERNEL_FORMS, show_kernels, show_programs, show_sources
 
-GRAPHS = ("graph", "retype", "canonicalize", "fold", "share")
+GRAPHS = ("graph", "retype", "canonicalize", "fold", "offsets", "share")
 KERNELS = (*KERNEL_FORMS, "source")
 FORMS = (*GRAPHS, *KERNEL_FORMS, "program", "source")
 

@@ -681,6 +681,7 @@ SHOWN = {
     "retype": ["entry classify\n", "dim batch in 1..64\n"],
     "canonicalize": ["entry classify\n", "= sum_reduce i2<64 %"],
     "fold": ["entry classify\n", "output probs = %"],
+    "offsets": ["entry classify\n", "output probs = %"],
     "share": ["entry classify\n", "output probs = %"],
     "regions": [
         "k00_product_panel  # ",

@@ -156,6 +156,7 @@ def test_a_line_for_each_pass_is_shown(
         "graph",
         "canonicalize",
         "fold",
+        "offsets",
         "share",
         "program",
     ]

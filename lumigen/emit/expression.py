@@ -67,6 +67,7 @@ from lumigen.region import (
     is_true,
     local,
     map_expr,
+    walk,
 )
 
 UNARY = {Op.LOG2: "log2", Op.EXP2: "exp2", Op.SIN: "sin", Op.SQRT: "sqrt", Op.RECIP: "recip"}
@@ -333,8 +334,8 @@ class Renderer:
         early = self._early(e)
         if early is not None:
             return early
-        again = shared(e)
-        if again and not is_per_lane(e, self.lanes, self.dtypes):
+        again = self._vectors_again(e)
+        if again:
             return self._with_names(e, again, self.lanes)
         if isinstance(e, Choose) and self._is_shared(e):
             return self._one_side(e)
@@ -362,6 +363,14 @@ class Renderer:
             return Text(f"select({self.scalar(e.condition).code}, {sides})")
         sides = " : ".join(self.vector(x).within(SUM) for x in (e.then, e.otherwise))
         return Text(f"{self.scalar(e.condition).within(SUM)} ? {sides}", LOOSE)
+
+    def _vectors_again(self, e: Expr) -> list[Expr]:
+        """What to name ahead of vectors; nothing where some part is computed lane by lane: that has no use for them."""
+        assert self.lanes is not None
+        again = shared(e)
+        if again and any(is_per_lane(x, self.lanes, self.dtypes) for x in walk([e])):
+            return []
+        return [x for x in again if x.dtype is f32 or self.lanes not in free_axes(x)]
 
     def _over_lanes(self, e: Expr) -> Expr:
         """The value as vectors have it, with the header of those that it is made of."""

@@ -286,7 +286,7 @@ def test_quantised_weights_stay_in_their_bits(case: str, tmp_path: Path) -> None
 
 def test_quantised_weights_of_any_model_stay_in_their_bits(tmp_path: Path, run: Run) -> None:
     """transformers has the floats, and needs no package of the format."""
-    module = packed(tmp_path / "m", "Gemma2ForCausalLM", "gptq")
+    module = packed(tmp_path / "m", "OlmoForCausalLM", "gptq")
     found = open_checkpoint(tmp_path / "m", {"length": "16", "prefill": "4"}, {})
     assert found.chosen.way == "text"
     assert len(quantised(found.model.trace(), found.weights, None).packed) == 5

@@ -203,8 +203,62 @@ def test_no_pickle_runs_that_is_not_trusted(whole: bytes, tmp_path: Path) -> Non
     torch.save(Pickled(mark), out)
     for data in (out.getvalue(), pickle.dumps(Pickled(mark))):
         file.write_bytes(changed(whole, entry("sample_inputs/model.pt", "", data)))
+        from_pt2(file, {"x_dim0": (1, 8)}, trust=False)  # example inputs are not read
+        file.write_bytes(
+            changed(whole, entry("weights/weight_0", "archive/data/weights/model.pt", data))
+        )
         for command in ("compile", "show"):
             called = CliRunner().invoke(command_line, [command, str(file), "--dim", "x_dim0=4"])
             assert isinstance(called.exception, ModelFileError)
-            assert "not trusted" in str(called.exception)
+            assert "not trusted, and its entry 'data/weights/model.pt' is a pickle" in str(
+                called.exception
+            )
     assert not mark.exists()
+
+
+RUNS = "__import__('pathlib').Path('mark').touch()"
+SAID: dict[str, tuple[str, str]] = {
+    "a size": (r'("expr_str": ")[^"]*', "is not a size"),
+    "an operator": (r'("target": ")[^"]*', "is not an operator"),
+    "the name of an input": (r'("name": ")x(?=")', "is not a name"),
+    "the name of an argument": (r'("forward_arg_names": \[")[^"]*', "is not a name"),
+    "a tree": (r'("in_spec": ")(?=\[1)', "in its tree of inputs"),
+}
+
+
+@pytest.mark.parametrize("what", SAID)
+def test_no_text_runs_that_is_not_trusted(
+    what: str, whole: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pattern, why = SAID[what]
+    count = 0
+
+    def change(name: str, data: bytes) -> tuple[str, bytes]:
+        nonlocal count
+        if not name.endswith("model.json"):
+            return name, data
+        tree = json.dumps(json.dumps([1, {"type": "builtins.dict", "context": f'["{RUNS}"]'}]))[
+            1:-1
+        ]
+        put = f"{tree[:-1]}, " if what == "a tree" else RUNS
+        text, count = re.subn(pattern, lambda m: m.group(1) + put, data.decode())
+        return name, text.encode()
+
+    file = tmp_path / "net.pt2"
+    file.write_bytes(changed(whole, change))
+    assert count
+    with pytest.raises(ModelFileError, match=f"not trusted, and .*{why}.*--trust"):
+        from_pt2(file, {"x_dim0": (1, 8)}, trust=False)
+    assert not (tmp_path / "mark").exists()
+
+
+@pytest.mark.parametrize("word", ["__enum__", "default_factory_module"])
+def test_no_module_is_imported_that_a_tree_names(word: str, whole: bytes, tmp_path: Path) -> None:
+    def change(name: str, data: bytes) -> tuple[str, bytes]:
+        return name, data.replace(b"builtins.tuple", word.encode())
+
+    file = tmp_path / "net.pt2"
+    file.write_bytes(changed(whole, change))
+    with pytest.raises(ModelFileError, match="names a class to import"):
+        from_pt2(file, {"x_dim0": (1, 8)}, trust=False)

@@ -1,6 +1,7 @@
 """archive: a file of `torch.export.save` as an exported program.
 
-Promises that a file which is no whole archive is refused with one message before PyTorch reads of it.
+Promises that a file which is no whole archive is refused with one message before PyTorch reads of it, and that nothing
+in an archive runs that is not trusted.
 """
 
 from __future__ import annotations
@@ -13,22 +14,18 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from lumigen.errors import ModelFileError, first_line
+from lumigen.importers.torch.checked import HasToBeTrusted, read_checked
 
 MOST_ENTRIES = 1 << 20
 AGAIN = "Save it again with torch.export.save."
-TRUST = (
-    "torch.export.load unpickles parts of the archive, which can run any code as you. "
-    "Pass --trust if you know who made it."
-)
+TRUST = "torch.export.load could run any code that is in it, as you. Pass --trust if you know who made it."
 TOLD = 120  # characters of PyTorch's text
 
 
 def read(path: Path, *, trust: bool) -> Any:
-    """The ExportedProgram of an archive; ModelFileError without `trust`, and where it is damaged."""
+    """The ExportedProgram of an archive; ModelFileError where it is damaged, or could run code and has no `trust`."""
     if not path.is_file():
         raise refused(path, "there is no such file", "Correct the path.")
-    if not trust:
-        raise refused(path, "it is not trusted", TRUST)
     if why := fault_of(path):
         raise refused(path, f"it is no whole archive: {why}", AGAIN)
     from torch.export import load
@@ -36,7 +33,9 @@ def read(path: Path, *, trust: bool) -> Any:
     logged: list[BaseException] = []
     try:
         with quiet("torch.export", logged):
-            return load(path)
+            return load(path) if trust else read_checked(path)
+    except HasToBeTrusted as e:
+        raise refused(path, f"it is not trusted, and {e}", TRUST) from None
     except Exception as e:  # what does not fit raises whatever its reader meets
         cause = next(iter(logged), e)
         text = f"{type(cause).__name__}: {first_line(cause)[:TOLD]}".rstrip(":. ")
