@@ -154,9 +154,9 @@ COUNTS: dict[tuple[str, str], dict[str, tuple[int, int]]] = {
     # keys and values stored heads first have a grid of their own each: heads are a batch there
     ("whisper", "cuda:sm_90a"): {"listen": (29, 27), "prefill": (25, 24), "decode": (23, 15)},
     ("resnet", "cpu"): {"classify": (14, 12)},
-    ("resnet", "cuda:sm_90a"): {"classify": (16, 15)},
+    ("resnet", "cuda:sm_90a"): {"classify": (15, 14)},
     ("yolov8", "cpu"): {"detect": (89, 79)},
-    ("yolov8", "cuda:sm_90a"): {"detect": (91, 102)},
+    ("yolov8", "cuda:sm_90a"): {"detect": (83, 95)},
     ("digits", "cpu"): {"classify": (3, 3)},
     ("digits", "cuda:sm_90a"): {"classify": (3, 7)},
     ("digits_cnn", "cpu"): {"classify": (6, 6)},
