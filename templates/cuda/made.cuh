@@ -1,13 +1,14 @@
-// Columns of a product that threads make in registers, where matrix instructions take them: of weights of fewer
-// bytes, as memory has them.
+// Columns of a product that threads make in registers, where matrix instructions take them: of weights of
+// fewer bytes, as memory has them.
 //
-//   const auto b = made<bf16, 32, false>(4096,
-//                                 [&](int n, int k, auto lanes) { return what kLanes neighbours are made of; },
-//                                 [&](const auto& reads, int n, int k) { return pairs<bf16>(..., -8.0f); },
-//                                 [&](const auto& reads, int n, int k) { return what multiplies their sum; });
+//   const auto b = made<bf16, 32, false>(
+//       4096,
+//       [&](int n, int k, auto lanes) { return what kLanes neighbours are made of; },
+//       [&](const auto& reads, int n, int k) { return pairs<bf16>(..., -8.0f); },
+//       [&](const auto& reads, int n, int k) { return what multiplies their sum; });
 //
-// Small integers are exact in 16 bits. What neighbours along the depth share, 32 of them here, multiplies them
-// there; what all of a column share multiplies its sum.
+// Small integers are exact in 16 bits. What neighbours along the depth share, 32 of them here, multiplies
+// them there; what all of a column share multiplies its sum.
 #pragma once
 
 #include "operand.cuh"
@@ -91,8 +92,8 @@ LUMIGEN_INLINE Pairs<T> pairs(Bytes<I> a, float more) {
   return out;
 }
 
-// A number as the sum of two of 16 bits, so that a product with both is rounded nearly once; of one that has no more
-// digits the second is none.
+// A number as the sum of two of 16 bits, so that a product with both is rounded nearly once; of one that has
+// no more digits the second is none.
 template <class T, bool kOfT>
 struct Scale {
   uint32_t most, rest;  // each twice
