@@ -256,9 +256,10 @@ def test_the_compiler_takes_them(arch: str, tmp_path: Path) -> None:
 
 
 @nvcc.needed
-def test_the_compiler_takes_weights_in_halves(tmp_path: Path) -> None:
+@pytest.mark.parametrize("arch", ["80", "90a"])
+def test_the_compiler_takes_weights_in_halves(arch: str, tmp_path: Path) -> None:
     for cases, names, skeleton in ((FLOATS, ["three_rows"], "simt"), (HALVES, [*HALVES], "few")):
-        for kernel, said in compiled_kernels(cases, names, skeleton, "90a", tmp_path):
+        for kernel, said in compiled_kernels(cases, names, skeleton, arch, tmp_path):
             assert "0 bytes spill stores" in said, kernel
 
 

@@ -389,6 +389,23 @@ def test_a_schedule_of_unknown_sites_is_refused() -> None:
         assert "colour" in made.reason
 
 
+@pytest.mark.parametrize("name", ["product", "convolution", "attention", "softmax"])
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+def test_sizes_of_nothing_are_refused_or_make_a_kernel(name: str, target: str) -> None:
+    """A file of schedules may say anything: loops that would never end are no faults of the compiler."""
+    device = DEVICES[target]
+    for _, candidate in lowered(name, target):
+        for number, sizes in enumerate(candidate.schedules):
+            for site, _ in sizes.tile:
+                each = [*candidate.schedules]
+                each[number] = sizes.at(site, 0)
+                made = built(device, replace(candidate, schedules=tuple(each)))
+                assert not isinstance(made, Illegal) or made.reason
+                each[number] = sizes.at(site, -1)
+                made = built(device, replace(candidate, schedules=tuple(each)))
+                assert isinstance(made, Illegal)
+
+
 def test_a_plan_of_another_form_is_refused_with_a_reason() -> None:
     """A fold with corrections is no plan of vector loops: it had lost them without a word."""
     ((_, folded),) = lowered("attention", "cpu")

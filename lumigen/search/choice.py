@@ -60,7 +60,7 @@ def candidate_of(choice: Choice, region: Region, device: Device) -> Candidate | 
     bounded: list[tuple[tuple[Cmp, ...], Candidate]] = []
     for most, other in choice.bounded:
         own = candidate_of(other, region, device)
-        if own is None or not all(name in dims for name, _ in most):
+        if own is None or not all(n in dims and dims[n].lo <= m <= dims[n].hi for n, m in most):
             return None
         bounded.append((tuple(less(ix(dims[name]), n + 1) for name, n in most), own))
     return replace(

@@ -99,8 +99,7 @@ const char* needs(uint32_t compiled) {
 }  // namespace
 
 const char* isa_name(Isa isa) {
-  static const char* const names[] = {"baseline", "avx2", "avx512",
-                                      "avx512_vnni", "avx512_bf16", "amx"};
+  static const char* const names[] = {"baseline", "avx2", "avx512", "avx512_vnni", "avx512_bf16", "amx"};
   return names[isa];
 }
 

@@ -18,9 +18,9 @@ struct Settings {
 struct Program {
   const char* name;
   const char* version;
-  bool has_device;     // a GPU
-  bool needs_weights;  // in a file: they are not in the program
-  int32_t vocabulary;  // the tokens that it was made for
+  bool has_device;      // a GPU
+  bool needs_weights;   // in a file: they are not in the program
+  int32_t vocabulary;   // the tokens that it was made for
   const char* weights;  // how many, of which types, in how many bits and bytes
   const char* states;   // what a context keeps from one token to the next: bytes
   std::function<Status(const Settings&, TextModel*)> open;

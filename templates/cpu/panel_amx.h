@@ -123,15 +123,15 @@ struct Ahead {
 };
 
 // Tile c += tile a times tile b, of elements T of A: pairs of bf16, or integers of 8 bits by signed ones.
-#define LUMIGEN_MULTIPLY_TILES(T, c, a, b)                         \
-  do {                                                             \
-    if constexpr (std::is_same_v<T, BF16Pair>) {                   \
-      _tile_dpbf16ps(c, a, b);                                     \
-    } else if constexpr (std::is_signed_v<T>) {                    \
-      _tile_dpbssd(c, a, b);                                       \
-    } else {                                                       \
-      _tile_dpbusd(c, a, b);                                       \
-    }                                                              \
+#define LUMIGEN_MULTIPLY_TILES(T, c, a, b)       \
+  do {                                           \
+    if constexpr (std::is_same_v<T, BF16Pair>) { \
+      _tile_dpbf16ps(c, a, b);                   \
+    } else if constexpr (std::is_signed_v<T>) {  \
+      _tile_dpbssd(c, a, b);                     \
+    } else {                                     \
+      _tile_dpbusd(c, a, b);                     \
+    }                                            \
   } while (false)
 
 // c (kM x kN tiles: 1 or 2 by 1 or 2, or 1 x 4) = or += `deep` tiles of A from `a` on, and of each row of
@@ -241,7 +241,7 @@ inline void multiply_pairs(float* c, int64_t ldc, const uint16_t* a, int64_t a_s
     if (rows - r <= kTileRows) {
       for (; n + 4 * kPanel <= cols; n += 4 * kPanel) {
         multiply_edge<1, 4, T>(c + r * ldc + n, ldc, a, a_stride, b, b_stride, deep, rows - r, cols - n,
-                            accumulate, Ahead{b, 0});
+                               accumulate, Ahead{b, 0});
         b += 4 * b_stride;
       }
     }

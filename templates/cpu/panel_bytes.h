@@ -209,12 +209,11 @@ template <int kP, int kR, class T>
 inline void multiply_quad_rows(int32_t* c, int64_t ldc, const T* a, const int8_t* b, int64_t panel_stride,
                                int rows, int64_t cols, int64_t k, bool accumulate) {
   if (rows == kR) return multiply_quads<kR, kP>(c, ldc, a, b, panel_stride, cols, k, accumulate);
-  if constexpr (kR > 1)
-    multiply_quad_rows<kP, kR - 1>(c, ldc, a, b, panel_stride, rows, cols, k, accumulate);
+  if constexpr (kR > 1) multiply_quad_rows<kP, kR - 1>(c, ldc, a, b, panel_stride, rows, cols, k, accumulate);
 }
 
-// All rows, kR at most at a time, times as many groups of kP panels as fit between `n` and `cols`, or are begun
-// there. Returns the first column left.
+// All rows, kR at most at a time, times as many groups of kP panels as fit between `n` and `cols`, or are
+// begun there. Returns the first column left.
 template <int kP, int kR, class T>
 inline int64_t multiply_quad_groups(int32_t* c, int64_t ldc, const T* a, const int8_t* b,
                                     int64_t panel_stride, int rows, int64_t n, int64_t cols, int64_t k,
@@ -240,7 +239,8 @@ inline void multiply_in_vectors(int32_t* c, int64_t ldc, const T* packed_a, cons
   using std::integral_constant;
   if (rows == 1)  // the columns come from memory, faster in several streams
     groups(integral_constant<int, 4>{}, integral_constant<int, 1>{}, 4 * kPanel);
-  groups(integral_constant<int, kQuadPanels>{}, integral_constant<int, kQuadRows>{}, (kQuadPanels - 1) * kPanel + 1);
+  groups(integral_constant<int, kQuadPanels>{}, integral_constant<int, kQuadRows>{},
+         (kQuadPanels - 1) * kPanel + 1);
   groups(integral_constant<int, 1>{}, integral_constant<int, kQuadRows>{}, 1);
 }
 

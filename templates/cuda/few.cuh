@@ -1,15 +1,15 @@
-// Products of few rows with columns that threads make in registers (made.cuh), by mma on sm_80 and up. What is
-// read of the columns streams by once, and no shared memory is on its way.
+// Products of few rows with columns that threads make in registers (made.cuh), by mma on sm_80 and up. What
+// is read of the columns streams by once, and no shared memory is on its way.
 //
 //   using Tile = FewTile<8, 16, 128, 2, 8, 2, 1>;
 //   Accumulators<Tile> acc;
 //   contract<0>(acc, a, b, Part{row, column, 0, depth}, packed, shared);    // Tile::shared_bytes<T>() of it
 //   for_each_element<int>(acc, row, column, rows, columns, [&](int m, int n, Vec total, auto lanes) { ... });
 //
-// The instruction takes the columns as its rows: a warp has 16 of them, and all rows of the product, of a turn
-// of the depth. Turns go round the warps of the block. A lane has neighbours of the depth, a quarter of a turn,
-// of its columns and of its row alike: an instruction adds up some of each lane's. So memory gives them in vectors
-// of 16 bytes, and each vector of a block has its scale in one register.
+// The instruction takes the columns as its rows: a warp has 16 of them, and all rows of the product, of a
+// turn of the depth. Turns go round the warps of the block. A lane has neighbours of the depth, a quarter of
+// a turn, of its columns and of its row alike: an instruction adds up some of each lane's. So memory gives
+// them in vectors of 16 bytes, and each vector of a block has its scale in one register.
 #pragma once
 
 #include "made.cuh"
@@ -44,8 +44,8 @@ struct FewTile {
 // A lane's row of an instruction.
 LUMIGEN_INLINE int lane_major() { return lane_index() / 4; }
 
-// The first point of a lane's vector v in the turn from k on, where the compiler is to know that k is a multiple of
-// kDepth and not negative: then it finds what neighbours have in common.
+// The first point of a lane's vector v in the turn from k on, where the compiler is to know that k is a
+// multiple of kDepth and not negative: then it finds what neighbours have in common.
 template <class Tile>
 LUMIGEN_INLINE int point_of(int k, int v) {
   return (k & (0x7fffffff / Tile::kDepth * Tile::kDepth)) | lane_index() % 4 * Tile::kOfLane | v * kLanes;
@@ -105,7 +105,8 @@ LUMIGEN_INLINE RowPairs row_pairs(const A& a, int row, int k, bool is_there, Fir
   return v.pairs;
 }
 
-// Neighbours of a column as the instruction takes them: multiplied by what they share, but for what all share.
+// Neighbours of a column as the instruction takes them: multiplied by what they share, but for what all
+// share.
 template <class B, class Held>
 LUMIGEN_INLINE Pairs<typename B::Element> made_pairs(const B& b, const Held& held, const Held& of_span, int n,
                                                      int k) {
@@ -121,8 +122,9 @@ LUMIGEN_INLINE Pairs<typename B::Element> made_pairs(const B& b, const Held& hel
 
 // sum += the products of a turn.
 template <class Tile, class A, class B, class Lanes>
-LUMIGEN_INLINE void multiply_turn(float (&sum)[Tile::kColumnBlocks][Tile::kRowBlocks][4], const A& a, const B& b,
-                                  const Turn<Tile, B, Lanes>& turn, const Part& part, int k, Lanes lanes) {
+LUMIGEN_INLINE void multiply_turn(float (&sum)[Tile::kColumnBlocks][Tile::kRowBlocks][4], const A& a,
+                                  const B& b, const Turn<Tile, B, Lanes>& turn, const Part& part, int k,
+                                  Lanes lanes) {
   using T = typename B::Element;
   constexpr int kOfSpan = B::kSpan < Tile::kOfLane ? B::kSpan / kLanes : Tile::kVectors;
   RowPairs rows[Tile::kRowBlocks][Tile::kVectors];
@@ -136,7 +138,8 @@ LUMIGEN_INLINE void multiply_turn(float (&sum)[Tile::kColumnBlocks][Tile::kRowBl
   for (int c = 0; c < Tile::kColumnBlocks; ++c)
 #pragma unroll
     for (int v = 0; v < Tile::kVectors; ++v) {
-      const int n = part.column + 16 * c + lane_major(), at = point_of<Tile>(k, v), first = v / kOfSpan * kOfSpan;
+      const int n = part.column + 16 * c + lane_major(), at = point_of<Tile>(k, v),
+                first = v / kOfSpan * kOfSpan;
       const auto& held = turn.held[c];
       const Pairs<T> low = made_pairs(b, held[0][v], held[0][first], n, at);
       const Pairs<T> high = made_pairs(b, held[1][v], held[1][first], n + 8, at);
@@ -161,14 +164,16 @@ LUMIGEN_INLINE void scale_sums(float (&sum)[Tile::kColumnBlocks][Tile::kRowBlock
       const int n = min(column + 16 * c + 8 * half + lane_major(), b.majors - 1);
       const float scale = b.scale(b.read(n, 0, lanes), n, 0);
 #pragma unroll
-      for (int r = 0; r < Tile::kRowBlocks; ++r) sum[c][r][2 * half] *= scale, sum[c][r][2 * half + 1] *= scale;
+      for (int r = 0; r < Tile::kRowBlocks; ++r)
+        sum[c][r][2 * half] *= scale, sum[c][r][2 * half + 1] *= scale;
     }
 }
 
 // acc = A B, product `kProduct` of the tile, where vectors of B are `packed`. Every thread of the block must
 // call; the sums stay in shared memory.
 template <int kProduct, class Tile, class A, class B>
-LUMIGEN_INLINE void contract(FewSums<Tile>& acc, const A& a, const B& b, Part part, bool packed, void* shared) {
+LUMIGEN_INLINE void contract(FewSums<Tile>& acc, const A& a, const B& b, Part part, bool packed,
+                             void* shared) {
   const int stride = Tile::kDepth * Tile::kWarps, warp = int(threadIdx.x) / 32;
   float sum[Tile::kColumnBlocks][Tile::kRowBlocks][4] = {};
   const auto turns = [&](auto lanes) {
@@ -211,11 +216,12 @@ LUMIGEN_INLINE void contract(FewSums<Tile>& acc, const A& a, const B& b, Part pa
 
 constexpr int kFewStored = 4;  // neighbours of a row that a thread stores
 
-// f(m, n, vec of each product, lanes) for the elements of a tile at (m_lo, n_lo) that lie below m_hi and n_hi.
-// Place: int where it holds all places of a kernel, else int64_t. The warps' sums are added in their order.
+// f(m, n, vec of each product, lanes) for the elements of a tile at (m_lo, n_lo) that lie below m_hi and
+// n_hi. Place: int where it holds all places of a kernel, else int64_t. The warps' sums are added in their
+// order.
 template <class Place, class Tile, class F, class... More>
-LUMIGEN_INLINE void for_each_few(F&& f, Place m_lo, Place n_lo, Place m_hi, Place n_hi, const FewSums<Tile>& acc,
-                                 const More&... more) {
+LUMIGEN_INLINE void for_each_few(F&& f, Place m_lo, Place n_lo, Place m_hi, Place n_hi,
+                                 const FewSums<Tile>& acc, const More&... more) {
   constexpr int kInRow = Tile::kColumns / kFewStored;
   for (int i = int(threadIdx.x); i < Tile::kRows * kInRow; i += Tile::kThreads) {
     const int row = i / kInRow, column = i % kInRow * kFewStored;
@@ -238,12 +244,13 @@ LUMIGEN_INLINE void for_each_few(F&& f, Place m_lo, Place n_lo, Place m_hi, Plac
   }
 }
 template <class Place, class Tile, class F>
-LUMIGEN_INLINE void for_each_element(const FewSums<Tile>& acc, Place m_lo, Place n_lo, Place m_hi, Place n_hi, F&& f) {
+LUMIGEN_INLINE void for_each_element(const FewSums<Tile>& acc, Place m_lo, Place n_lo, Place m_hi, Place n_hi,
+                                     F&& f) {
   for_each_few<Place>(f, m_lo, n_lo, m_hi, n_hi, acc);
 }
 template <class Place, class Tile, class F>
-LUMIGEN_INLINE void for_each_element(const FewSums<Tile>& x, const FewSums<Tile>& y, Place m_lo, Place n_lo, Place m_hi,
-                                     Place n_hi, F&& f) {
+LUMIGEN_INLINE void for_each_element(const FewSums<Tile>& x, const FewSums<Tile>& y, Place m_lo, Place n_lo,
+                                     Place m_hi, Place n_hi, F&& f) {
   for_each_few<Place>(f, m_lo, n_lo, m_hi, n_hi, x, y);
 }
 

@@ -55,7 +55,7 @@ struct Feeder<Shared, Gathered<T, kDirection, kPieceBytes, RowOf, PlaceOf>, kThr
   static constexpr bool kDeep = Shared::kAlong == Along::kDepth;
 
   const Operand& from;
-  const int left, end;                            // majors from the tile's first one on; where the depth ends
+  const int left, end;  // majors from the tile's first one on; where the depth ends
   typename Operand::Row rows[kDeep ? kEach : kPieces];  // of the majors of this thread's vectors
 
   __device__ __forceinline__ Feeder(const Operand& operand, int first_major, int depth_end)
