@@ -23,6 +23,7 @@ from lumigen.interp.graph import evaluate
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.devices import Device
+from lumigen.lower.made import MadeColumns
 from lumigen.lower.partition import obligatory_cuts, regions
 from lumigen.targets.cpu.device import CPU
 from lumigen.targets.cuda.device import CUDA
@@ -299,6 +300,17 @@ def with_minima(x: Any, q: Any, scale: Any) -> Any:
     return F.linear(x, w.reshape(q.shape).to(x.dtype))
 
 
+def far_from_zero(x: Any, q: Any, scale: Any) -> Any:
+    """Integers less a number that leaves more digits than bf16 has: they are rounded as well."""
+    w = ((q % 128).to(f32) - 129).reshape(*scale.shape, -1) * scale.unsqueeze(-1)
+    return F.linear(x.to(f32), w.reshape(q.shape)).to(x.dtype)
+
+
+def scaled(x: Any, q: Any, scale: Any) -> Any:
+    w = (q.to(f32) - (q.dtype is u8) * 128).reshape(*scale.shape, -1) * scale.unsqueeze(-1)
+    return F.linear(x.to(f32), w.reshape(q.shape)).to(x.dtype)
+
+
 def in_bytes(rows: int, n: int, k: int, blocks: int, of: Any, dtype: Any = bf16) -> dict[str, Any]:
     scale = lg.spec(n, blocks, dtype=f16)
     return {"x": lg.spec(rows, k, dtype=dtype), "q": lg.spec(n, k, dtype=of), "scale": scale}
@@ -311,6 +323,11 @@ HALVES: dict[str, Case] = {
     "two_products": (gated, of_two(2, 20, 20, 64)),
     "bytes": (of_bytes, in_bytes(5, 24, 96, 1, i8)),
     "bytes_of_f16": (of_bytes, in_bytes(1, 24, 256, 2, u8, f16)),
+    "of_signs": (scaled, in_bytes(9, 37, 144, 3, i8)),
+    "of_signs_in_f16": (scaled, in_bytes(16, 20, 80, 5, i8, f16)),
+    "from_the_middle": (scaled, in_bytes(3, 20, 1040, 65, u8)),
+    "whole_columns": (scaled, in_bytes(7, 20, 528, 1, u8, f16)),
+    "far_from_zero": (far_from_zero, in_bytes(2, 24, 96, 3, u8)),
     "minima": (with_minima, in_bytes(4, 24, 96, 3, u8)),
 }
 FLOATS: dict[str, Case] = {
@@ -328,6 +345,12 @@ def test_few_rows_are_multiplied_with_columns_that_threads_make(
     assert program.skeleton == "few"
     assert len(products) == 1
     assert all(s.element.bits == 16 for s in products)
+    columns = products[0].b.value
+    assert columns is not None
+    made = MadeColumns.of(columns, products[0].n, products[0].k, 16, 24)
+    assert made is not None
+    rounded = ("bytes", "bytes_of_f16", "far_from_zero", "minima")
+    assert (made.scale is None) == (name in rounded)
 
 
 @pytest.mark.parametrize("name", FLOATS)

@@ -191,7 +191,7 @@ def compile_command(
                 whole = rounded(found.traced, activations_dtype)
             traced, opened = whole.traced, found.weights
             lines = [worst(found.errors, weights_dtype or ""), bits_of(found.packed)]
-            lines += [said(found.packed, whole)] if opened is not None else []
+            lines.append(said(found.packed if opened is not None else {}, whole))
             lines += each(found.errors) if with_errors else []
         summary = compile_project(
             traced,

@@ -83,7 +83,7 @@ def choose_layouts(
     if runs is not None:
         inner = innermost(tuple(map(split_reduced, regions)), runs, fixed | _others(regions))
     else:
-        moved |= weights_along(regions, fixed)
+        moved |= weights_along(regions, fixed | _others(regions))
     moved |= inner
     turned = {b: _permuted(b, o) for b, o in moved.items()}
     copies = tuple(_copy(b, turned[b], moved[b]) for b in moved if b.role is Role.INPUT)
