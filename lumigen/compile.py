@@ -338,7 +338,8 @@ def compile(
             where=user_location(), op="compile", name="model", value=value, expected="an lg.Model"
         )
     parse_target(target)
-    originals = _originals(model, weights, dtype) if check else None
+    rounding = {"weights_dtype": weights_dtype, "activations_dtype": activations_dtype}
+    originals = _originals(model, weights, dtype, rounding) if check else None
     opened = open_weights(weights) if isinstance(weights, str | Path) else weights
     if isinstance(model, Model):
         opened = model.sources(opened)
@@ -372,7 +373,7 @@ def compile(
 
 
 def _originals(
-    model: Model | Traced, weights: object, dtype: DType
+    model: Model | Traced, weights: object, dtype: DType, rounding: Mapping[str, str | None]
 ) -> Mapping[str, tuple[Vector, ...]]:
     """What the original of a model gives, for the project's tests."""
 
@@ -386,6 +387,9 @@ def _originals(
         raise refused("weights", "given with check", "left out: the original has its own")
     if dtype is not f32:
         raise refused("dtype", dtype.name, "f32, in which a model is checked")
+    for name, given in rounding.items():
+        if given:
+            raise refused(name, given, "none with check, which compares with the original's floats")
     return check_model(model).vectors
 
 
