@@ -7,7 +7,7 @@ everything that can be refused has been.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -33,6 +33,7 @@ from lumigen.emit.weights_file import PackedWeights, pack_weights
 from lumigen.errors import (
     BadArgument,
     CompilerMissing,
+    LoweringFailed,
     UnsupportedTarget,
     user_location,
 )
@@ -71,6 +72,7 @@ from lumigen.weights import Weights, named_array, open_weights
 Array = npt.NDArray[Any]
 
 
+UNPLANNED = "with them no plan runs a region, as of a file that another version has written"
 Schedules = Callable[[Entries, Target, DType, Stages], Book]
 
 
@@ -119,7 +121,14 @@ def lower_model(
     prepared = prepare(entries)
     book = schedules(prepared.entries, target, dtype, at)
     with at.stage("lower"):
-        lowered = lowered_to(prepared, target, dtype, at.trail, book)
+        try:
+            lowered = lowered_to(prepared, target, dtype, at.trail, book)
+        except LoweringFailed:
+            if not book.flipped:
+                raise
+            at.say(f"decisions of the schedules are left out: {UNPLANNED}")
+            book = replace(book, flipped={})
+            lowered = lowered_to(prepared, target, dtype, at.trail, book)
     if book.found and not book.matches(k.of for k in lowered.kernels):
         at.say("no region of the model is in the schedules: all run as without them")
     with at.stage("emit"):
