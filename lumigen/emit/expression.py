@@ -566,7 +566,9 @@ class Renderer:
         return f"{text} * {self.scalar(found.scale).within(TIGHT)}" if found.scale else text
 
     def _intrinsic(self, e: Intrinsic) -> Text:
-        args = (self.mask(a) if a.dtype is boolean else self.vector(a).code for a in e.args)
+        args = [self.mask(a) if a.dtype is boolean else self.vector(a).code for a in e.args]
+        if self.packets is not None and is_of_bytes(e.args[0]) and not is_of_bytes(e):
+            args[0] = f"Vec({args[0]})"  # as floats, where a byte does not hold what is made of it
         return Text(f"{e.name}({', '.join(args)})")
 
     def mask(self, e: Expr) -> str:

@@ -9,6 +9,7 @@ from lumigen.ops import Op
 from lumigen.region import Choose, Const, Expr, Intrinsic, Prim
 
 FACTORS = 16  # that are looked at
+LARGEST = 128  # divisor of which bytes of any sign have the remainder
 
 
 def added(e: Expr) -> tuple[Expr, float]:
@@ -25,7 +26,9 @@ def is_of_bytes(e: Expr) -> bool:
     if isinstance(e, Choose):
         return is_of_bytes(e.then) and is_of_bytes(e.otherwise) and is_safe(e)
     if isinstance(e, Intrinsic):
-        return e.name in ("whole_quotient", "whole_remainder")
+        size = e.args[-1]
+        small = isinstance(size, Const) and size.value <= LARGEST
+        return e.name == "whole_quotient" or (e.name == "whole_remainder" and small)
     source = integers_read(e) if isinstance(e, Prim) else None
     return source is not None and source.source.dtype.bits == 8
 
