@@ -172,7 +172,7 @@ def compile_command(
 ) -> None:
     """Emit a model as a C++ project and build it."""
     _check_options(dtype, weights, explain=explain, check=check)
-    _check_quantised(weights_dtype, check=check)
+    _check_quantised(weights_dtype, activations_dtype, check=check)
     if explain:
         _explain(model_file, settings, dims, trust=trust, as_json=as_json)
         return
@@ -258,12 +258,14 @@ def _explain(
         say_explained(model_file, settings, dims, as_json=as_json)
 
 
-def _check_quantised(weights_dtype: str | None, *, check: bool) -> None:
-    if check and weights_dtype:
-        expected = "no --check, which compares with the floats of the original"
-        raise BadArgument(
-            op="compile", name="--weights-dtype", value=weights_dtype, expected=expected
-        )
+def _check_quantised(
+    weights_dtype: str | None, activations_dtype: str | None, *, check: bool
+) -> None:
+    each = (("--weights-dtype", weights_dtype), ("--activations-dtype", activations_dtype))
+    for name, given in each:
+        if check and given:
+            expected = "no --check, which compares with the floats of the original"
+            raise BadArgument(op="compile", name=name, value=given, expected=expected)
 
 
 def _check_options(dtype: str, weights: str | None, *, explain: bool, check: bool) -> None:
