@@ -312,6 +312,7 @@ def test_a_directory_is_a_model_in_python(llama: Path, gemma: Path) -> None:
     assert isinstance(model.sources(None), lg.Weights)
     checked = lg.check(model)
     assert {n: len(v) for n, v in checked.vectors.items()} == {"prefill": 3, "decode": 1}
+    assert {r.sizes for r in checked.rows} >= {"prefill, tokens=1", "decode"}
     assert all(r.difference <= CLOSE * max(r.greatest, 1) for r in checked.rows), checked.rows
     model = lg.from_hugging_face(gemma, {"sequence": (1, 8), "batch": 2}, {"way": "forward"})
     ((_, graph),) = model.trace().entries
