@@ -115,14 +115,24 @@ def test_several_kernels_are_no_choice_beside_one() -> None:
     assert len(model_of(cut, CPU, choices).kernels) == 1, "it is left out"
 
 
-@pytest.mark.parametrize("bound", [("columns", 4), ("rows", 0), ("rows", 65), ("rows", 10**30)])
-def test_bounds_of_what_a_region_has_not_say_nothing(bound: tuple[str, int]) -> None:
-    """Of another dim, or of a size that the dim never has: a guard of 10^30 is no C++."""
+@pytest.mark.parametrize("most", [{"columns": 4}, {"rows": 0}, {"rows": 65}, {"rows": 10**30}, {}])
+def test_bounds_of_what_a_region_has_not_say_nothing(most: Mapping[str, int]) -> None:
+    """Of another dim, of a size that the dim never has, or of none: a guard of 10^30 is no C++."""
     plain = [k.program for k in assemble(ENTRIES, CPU).kernels]
     other = Choice(
-        FIRST.first, (), FIRST.schedules, bounded=(((bound,), legal(4)[0].bounded[0][1]),)
+        FIRST.first,
+        (),
+        FIRST.schedules,
+        bounded=((tuple(most.items()), legal(4)[0].bounded[0][1]),),
     )
     assert [k.program for k in lowered(other).kernels] == plain
+
+
+@pytest.mark.parametrize("other", [Choice(10**30, (), ()), Choice(0, ((0, 10**30),), ())])
+def test_numbers_that_no_space_has_say_nothing(other: Choice) -> None:
+    plain = [k.program for k in assemble(ENTRIES, CPU).kernels]
+    made = replace(other, schedules=FIRST.schedules)
+    assert [k.program for k in lowered(made).kernels] == plain
 
 
 # ---- the search of them, with times that are made up ----

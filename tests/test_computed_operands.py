@@ -353,6 +353,23 @@ def test_few_rows_are_multiplied_with_columns_that_threads_make(
     assert (made.scale is None) == (name in rounded)
 
 
+@pytest.mark.parametrize("apart", [False, True])
+def test_tiles_of_few_rows_have_two_products_at_most(apart: bool, rng: np.random.Generator) -> None:
+    """And all stores of a launch have as many: with another number, each has its own."""
+
+    def three(x: Any, q: Any, r: Any, t: Any, scale: Any) -> Any:
+        both, one = gated(x, q, scale, r, scale), halves(x, t, scale)
+        return {"both": both, "one": one} if apart else both + one
+
+    inputs = in_halves(2, 24, 96)
+    inputs |= {"r": inputs["q"], "t": inputs["q"]}
+    programs = check((three, inputs), CUDA, 1, rng)
+    few = [p for p in programs if p.skeleton == "few"]
+    products = (s for p in few for s in p.statements() if isinstance(s, Contract))
+    assert all(len(s.more) <= 1 for s in products)
+    assert len(few) == len(programs) if apart else few
+
+
 @pytest.mark.parametrize("name", FLOATS)
 def test_rows_of_a_weight_are_several_at_a_time(name: str, rng: np.random.Generator) -> None:
     (program,) = check(FLOATS[name], CUDA, 1, rng)

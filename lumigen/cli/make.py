@@ -24,6 +24,7 @@ from lumigen.cli.options import (
     json_option,
     load,
     quiet_option,
+    refuse_settings,
     traced_options,
 )
 from lumigen.cli.terminal import progress, result, result_json, say, table
@@ -253,6 +254,7 @@ def _explain(
     if is_checkpoint(model_file):
         say_of_checkpoint(model_file, settings, dims, as_json=as_json)
     elif Path(model_file).suffix == ".pt2":
+        refuse_settings(settings)
         say_of_program(model_file, dims, trust=trust, as_json=as_json)
     else:
         say_explained(model_file, settings, dims, as_json=as_json)

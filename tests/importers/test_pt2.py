@@ -121,6 +121,7 @@ def test_all_that_an_archive_has_is_listed(archive: Path, tmp_path: Path) -> Non
     ("options", "text"),
     [
         (["--set", "a=1"], "--set cannot be a"),
+        (["--set", "a=1", "--explain"], "--set cannot be a"),
         (["--explain", "--check"], "one of the two"),
         (["--explain"], "the dim x_dim0 cannot be without a greatest size"),
         (["--check", "--weights", "w.npz"], "the original has its own weights"),
