@@ -25,6 +25,7 @@ from lumigen.search.choice import Choice, beginnings, near
 from lumigen.search.climb import Climb, Space
 from lumigen.search.jobs import Job, Timed
 from lumigen.search.models import Search, model_of
+from lumigen.search.story import as_text
 from lumigen.targets.cpu.device import CPU
 
 ROWS = lg.Dim("rows", 1, 64, typical=32)
@@ -95,6 +96,13 @@ def test_a_project_asks_its_dims_and_gives_the_same(
     for rows in (1, 4, 5, 64):
         x = rng.standard_normal((rows, 24)).astype(np.float32)
         np.testing.assert_allclose(np.asarray(context.multiplied(x=x, w=w)), x @ w, 1e-5, 1e-5)
+
+
+def test_both_choices_are_told() -> None:
+    both = legal(4)[0]
+    ((_, small),) = both.bounded
+    general = as_text(replace(both, bounded=()))
+    assert as_text(both) == f"{general}; where rows <= 4: {as_text(small)}"
 
 
 def test_several_kernels_are_no_choice_beside_one() -> None:

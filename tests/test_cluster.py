@@ -183,10 +183,11 @@ def test_of_two_machines_the_one_that_is_there_confirms(stand: Stand, tmp_path: 
 
 
 def test_a_cluster_without_a_machine_like_this_one_is_refused(stand: Stand) -> None:
-    stand.machines = (OTHER,)
-    with pytest.raises(BadArgument, match=r"workers cannot be ray\. Pass one with a machine"):
-        trials_on("ray")
-    assert not stand.is_open
+    for machines in ((OTHER,), ()):
+        stand.machines = machines
+        with pytest.raises(BadArgument, match=r"workers cannot be ray\. Pass one with a machine"):
+            trials_on("ray")
+        assert not stand.is_open
     with pytest.raises(BadArgument, match="a cluster that answers: nobody answers"):
         trials_on("ray://nowhere:1")
 

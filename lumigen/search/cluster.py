@@ -48,6 +48,8 @@ def hired(
     for worker in begun:
         if worker not in alike:
             worker.end()
+    if not begun:
+        ray.shutdown()
     if not alike:
         raise _refused(address, "one with a machine like this one, and the same lumigen")
     return alike
