@@ -353,6 +353,17 @@ def test_few_rows_are_multiplied_with_columns_that_threads_make(
     assert (made.scale is None) == (name in rounded)
 
 
+def test_no_tile_of_few_rows_computes_in_integers(rng: np.random.Generator) -> None:
+    """Bytes that wrap around, as those with a sign of four bits that is shifted up, have no vectors."""
+
+    def shifted_up(x: Any, q: Any, scale: Any) -> Any:
+        w = (q << 4).to(f32).reshape(*scale.shape, -1) * scale.unsqueeze(-1)
+        return F.linear(x.to(f32), w.reshape(q.shape)).to(x.dtype)
+
+    case = shifted_up, in_bytes(2, 24, 96, 3, u8)
+    assert "few" not in {p.skeleton for p in check(case, CUDA, 1, rng)}
+
+
 @pytest.mark.parametrize("apart", [False, True])
 def test_tiles_of_few_rows_have_two_products_at_most(apart: bool, rng: np.random.Generator) -> None:
     """And all stores of a launch have as many: with another number, each has its own."""

@@ -131,6 +131,19 @@ def test_a_weight_that_steps_multiply_by_keeps_its_layout(rng: np.random.Generat
     agrees(lowered(Tied(), lg.spec(5, 24)), rng)
 
 
+def test_a_turned_weight_is_not_called_as_another_one(rng: np.random.Generator) -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            self.w, self.w_10 = nn.Parameter(24, 24), nn.Parameter(24, 24)
+
+        def forward(self, x: Any) -> Any:
+            return x.unsqueeze(1) * self.w.mT + (x.unsqueeze(1) * self.w_10).exp()
+
+    done = lowered(Two(), lg.spec(5, 24))
+    assert {s.weight.name for s in done.lowered.weights} == {"w", "w_10"}
+    agrees(done, rng)
+
+
 def test_of_bytes_that_lie_one_after_the_other_those_are_read_that_are_there() -> None:
     """A vector of the other tensor would lie outside it."""
     f = lambda q, r, x: lg.cat([q, r], 0).to(lg.f32) * x  # noqa: E731  # one line of a table

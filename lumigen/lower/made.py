@@ -16,7 +16,19 @@ from lumigen.lower.named import named
 from lumigen.lower.small_integers import added, exact, factors_of, is_of_bytes
 from lumigen.lower.streamed import is_of_few_bytes
 from lumigen.ops import Op
-from lumigen.region import Expr, Read, free_axes, indices_of, prim, substitute, walk
+from lumigen.region import (
+    Choose,
+    Expr,
+    Index,
+    Intrinsic,
+    Prim,
+    Read,
+    free_axes,
+    indices_of,
+    prim,
+    substitute,
+    walk,
+)
 
 VECTORS = (8, 4, 2, 1)  # that may share a number, the most first
 
@@ -41,6 +53,8 @@ class MadeColumns:
         if not is_of_few_bytes(value, major, k, lanes, most):
             return None
         value = named(value)
+        if any(_is_whole(e) and not _is_shared(e, k, lanes) for e in walk([value])):
+            return None
         factors = [exact(e) for e in factors_of(value)]
         small = [e for e in factors if is_of_bytes(added(e)[0])]
         spans = [_span(e, k, lanes) for e in factors if e not in small]
@@ -51,6 +65,11 @@ class MadeColumns:
         return MadeColumns(
             major, k, *added(small[0]), scale, min((s for s in spans if s), default=0)
         )
+
+
+def _is_whole(e: Expr) -> bool:
+    """Whether it is worked out in integers, of which there are no vectors."""
+    return e.dtype.is_int and isinstance(e, Prim | Choose | Intrinsic | Index)
 
 
 def _is_exact(e: Expr, more: float) -> bool:
