@@ -27,8 +27,10 @@ from lumigen.lower.devices import Device
 from lumigen.lower.plan_region import Candidate
 from lumigen.plan import Carry, Illegal, KernelPlan, Loop, Product, Step
 from lumigen.region import Region
+from lumigen.schedule import Schedule
 from lumigen.targets.cpu.device import CPU
 from lumigen.targets.cuda.device import CUDA
+from lumigen.targets.metal.device import METAL
 from lumigen.tile import TileProgram
 from lumigen.verify.plan import verify
 from lumigen.verify.tile import verify as verify_tile
@@ -404,6 +406,15 @@ def test_sizes_of_nothing_are_refused_or_make_a_kernel(name: str, target: str) -
                 each[number] = sizes.at(site, -1)
                 made = built(device, replace(candidate, schedules=tuple(each)))
                 assert isinstance(made, Illegal)
+
+
+@pytest.mark.parametrize("name", ["product", "attention", "softmax"])
+def test_a_schedule_without_sites_is_refused_by_each_builder(name: str) -> None:
+    ((_, candidate),) = lowered(name, "cpu")
+    for device in (CPU, CUDA, METAL):
+        for builder in device.builders:
+            made = device.build(candidate.plan.kernels[0], Schedule(builder, ()))
+            assert isinstance(made, Illegal), builder
 
 
 def test_a_plan_of_another_form_is_refused_with_a_reason() -> None:
