@@ -5,8 +5,9 @@ scale of a row, the factor rule takes that out of the sum:
 
     sum x (s w)      s a sum round(x / a) w,   a = max |x| / 127 of the row
 
-The sum on the right is one of integers, and exact. What rounds is x, to 8 bits of the greatest of its row: a user asks
-for that. No format is known here: a weight is whatever arithmetic the model has.
+The sum on the right is one of integers, and exact: a sum of more terms than i32 holds for certain stays as it is. What
+rounds is x, to 8 bits of the greatest of its row: a user asks for that. No format is known here: a weight is whatever
+arithmetic the model has.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from lumigen.errors import BadArgument
 from lumigen.frontend import Tensor, Traced
 from lumigen.frontend.functions import where
 from lumigen.graph import Edge, Node, axes_of, binary, contiguous, edge, reduce, tensor_of, toposort
+from lumigen.index import is_nonnegative
+from lumigen.index import product as points
 from lumigen.lower.canonicalize import canonicalize
 from lumigen.lower.offsets import Alone, shared
 from lumigen.ops import Op
@@ -29,6 +32,10 @@ from lumigen.view import View, compose
 from lumigen.weights.formats import Packed
 
 MOST = 127.0  # in magnitude, so that both signs are alike
+TERMS = int(i32.greatest // (MOST * -i8.lowest))  # that a sum has at most
+LEAST = (
+    1e-36  # rows whose greatest number is not above it are 0: MOST divided by that may be infinite
+)
 ROWS = 32  # on which the error is measured
 
 
@@ -64,10 +71,11 @@ def _in_integers(n: Node) -> tuple[Edge, Sequence[str]] | None:
     product = n.args[0].node if n.op is Op.SUM_REDUCE and n.dtype is f32 else None
     if product is None or product.op is not Op.MUL or n.args != (edge(product),):
         return None
+    if not is_nonnegative(TERMS - points(tuple(product.shape[d] for d in axes_of(n)))):
+        return None
     for x, w in (product.args, product.args[::-1]):
         whole, factors = _split(w, n)
-        plain = not x.view.valid and not x.dtype.is_bool and _weights_of(x.node) is None
-        if whole is None or not plain:
+        if whole is None or x.view.valid or _weights_of(x.node) is not None:
             continue
         rows, scale = _rows(x, n)
         pairs = binary(Op.MUL, rows, edge(contiguous(whole, i32)))
@@ -104,7 +112,7 @@ def _rows(x: Edge, n: Node) -> tuple[Edge, Edge]:
     alone = Alone.of(x, n)
     t = Tensor(alone.operand)
     most = t.abs().amax(alone.gone, keepdim=True)
-    by = where(most > 0, MOST / most, 0.0)
+    by = where(most > LEAST, MOST / most, 0.0)
     whole = (t * by + 0.5).floor().to(i8).to(i32)
     kept = tuple(e for d, e in enumerate(t.edge.shape) if d not in alone.gone)
     step = (most / MOST).reshape(*kept)
@@ -156,7 +164,7 @@ def error_of(packed: Mapping[str, Packed], fields: Sequence[str]) -> tuple[float
 def said(packed: Mapping[str, Packed], found: RoundedRows) -> str:
     """The products and the error in a line for a person; empty where nobody asked."""
     if not found.fields:
-        few = "no weight is integers of 8 bits with one scale for a row, as q8-row has them"
+        few = f"no weight is integers of 8 bits with one scale for a row of at most {TERMS:,}, as q8-row has them"
         return f"{few}: no activations are rounded" if found.asked else ""
     apart, name = error_of(packed, found.fields)
     far = (

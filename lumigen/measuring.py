@@ -87,3 +87,4 @@ class Measuring:
     open: Callable[
         [int, bool, int], Lane
     ]  # for so many threads; if caches are cold before each launch; for which worker
+    gpus: int = 0  # that each worker takes

@@ -77,7 +77,9 @@ def check(model: Model) -> Checked:
     weights = _weights(model)
     for call in _calls(model):
         got = evaluate(call.graph, call.inputs, weights)
-        rows += [_apart(call.sizes, name, array, call.outputs[name]) for name, array in got.items()]
+        of_several = [call.entry] if len(originals) > 1 else []
+        text = ", ".join([*of_several, *filter(None, [call.sizes])])
+        rows += [_apart(text, name, array, call.outputs[name]) for name, array in got.items()]
         vectors.setdefault(call.entry, []).append(_vector(call, weights))
     return Checked(tuple(rows), {entry: tuple(found) for entry, found in vectors.items()})
 

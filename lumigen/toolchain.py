@@ -25,8 +25,8 @@ PROGRAM = (
     "#include <string_view>\nint main() { if constexpr (true) return std::string_view().size(); }\n"
 )
 FEATURES = (
-    *("sse4_2", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512_bf16"),
-    *("amx_tile", "amx_bf16"),
+    *("sse4_2", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512_vnni", "avx512_bf16"),
+    *("amx_tile", "amx_bf16", "amx_int8"),
 )
 SECONDS = 60  # for a tool to say its version
 

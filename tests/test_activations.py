@@ -69,6 +69,35 @@ def test_rows_are_rounded_and_multiplied_in_integers() -> None:
     assert np.linalg.norm(out - expected) < 0.01 * np.linalg.norm(expected)
 
 
+def test_rows_that_have_no_greatest_number() -> None:
+    model, floats = traced()
+    found = quantised(model, floats, "q8-row")
+    graph = rounded(found.traced, "i8").traced.entries[0][1]
+    assert found.weights is not None
+    weights = {name: found.weights[name] for name in found.weights}
+    x = np.ones((5, 64), np.float32)
+    x[:3, 3] = np.nan, np.inf, -np.inf
+    x[3], x[4] = 1e-40, 0
+    with np.errstate(invalid="ignore", over="ignore"):
+        out = evaluate(graph, {"x": x}, weights)["out"]
+    assert np.isnan(out[:3]).all()
+    np.testing.assert_array_equal(out[3], out[4])
+
+
+def test_a_sum_that_32_bits_may_not_hold_stays_as_it_is() -> None:
+    """128 times 127 for each term is within i32 for 132,104 of them."""
+    for width, fields in ((132_096, ("weight.quants",)), (132_128, ())):
+        net = nn.Linear(width, 2, bias=False)
+        model = lg.Model("deep", net)
+
+        @model.entry(x=lg.spec(1, width))
+        def forward(x: lg.Tensor, net: nn.Linear = net) -> lg.Tensor:
+            return net(x)
+
+        whole = rounded(quantised(model.trace(), None, "q8-row").traced, "i8")
+        assert whole.fields == fields
+
+
 def test_scales_of_parts_of_a_row_stay_in_the_sum() -> None:
     model, floats = traced()
     whole = rounded(quantised(model, floats, "q8").traced, "i8")

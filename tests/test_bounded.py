@@ -25,6 +25,7 @@ from lumigen.search.choice import Choice, beginnings, near
 from lumigen.search.climb import Climb, Space
 from lumigen.search.jobs import Job, Timed
 from lumigen.search.models import Search, model_of
+from lumigen.search.story import as_text
 from lumigen.targets.cpu.device import CPU
 
 ROWS = lg.Dim("rows", 1, 64, typical=32)
@@ -97,6 +98,13 @@ def test_a_project_asks_its_dims_and_gives_the_same(
         np.testing.assert_allclose(np.asarray(context.multiplied(x=x, w=w)), x @ w, 1e-5, 1e-5)
 
 
+def test_both_choices_are_told() -> None:
+    both = legal(4)[0]
+    ((_, small),) = both.bounded
+    general = as_text(replace(both, bounded=()))
+    assert as_text(both) == f"{general}; where rows <= 4: {as_text(small)}"
+
+
 def test_several_kernels_are_no_choice_beside_one() -> None:
     rows = lg.Dim("rows", 1, 1 << 20, typical=1 << 16)
     x, y = lg.spec(rows, 24), lg.spec(rows, 24)
@@ -115,12 +123,24 @@ def test_several_kernels_are_no_choice_beside_one() -> None:
     assert len(model_of(cut, CPU, choices).kernels) == 1, "it is left out"
 
 
-def test_bounds_of_dims_that_a_region_has_not_say_nothing() -> None:
+@pytest.mark.parametrize("most", [{"columns": 4}, {"rows": 0}, {"rows": 65}, {"rows": 10**30}, {}])
+def test_bounds_of_what_a_region_has_not_say_nothing(most: Mapping[str, int]) -> None:
+    """Of another dim, of a size that the dim never has, or of none: a guard of 10^30 is no C++."""
     plain = [k.program for k in assemble(ENTRIES, CPU).kernels]
     other = Choice(
-        FIRST.first, (), FIRST.schedules, bounded=(((("columns", 4),), legal(4)[0].bounded[0][1]),)
+        FIRST.first,
+        (),
+        FIRST.schedules,
+        bounded=((tuple(most.items()), legal(4)[0].bounded[0][1]),),
     )
     assert [k.program for k in lowered(other).kernels] == plain
+
+
+@pytest.mark.parametrize("other", [Choice(10**30, (), ()), Choice(0, ((0, 10**30),), ())])
+def test_numbers_that_no_space_has_say_nothing(other: Choice) -> None:
+    plain = [k.program for k in assemble(ENTRIES, CPU).kernels]
+    made = replace(other, schedules=FIRST.schedules)
+    assert [k.program for k in lowered(made).kernels] == plain
 
 
 # ---- the search of them, with times that are made up ----

@@ -451,6 +451,8 @@ REFUSED = [
         "tune {digits} --time 1s --html none/a.html",
         "--html cannot be none/a.html, in a directory that is not there. Pass a file in a",
     ),
+    ("tune {digits} --time 1s --html full", "--html cannot be full, which is a directory. Pass a"),
+    ("tune --export none/a.json", "--export cannot be none/a.json, in a directory that is not"),
     (
         "compile {digits} --schedules none.json",
         "schedules cannot be none.json, which is no file. Pass a file that a search has",

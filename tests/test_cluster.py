@@ -157,7 +157,8 @@ def test_a_machine_that_is_lost_loses_nothing(stand: Stand, tmp_path: Path) -> N
         stand.kill(stand.processes[f"{ALIKE} 1"])
         library.write_bytes(b"what was sent before is not sent again")
         found = [*pool.map(trials.run, [job_of(library)] * 6)]
-        assert [t.seconds for t in found if t is not None] == [{"k": (5.0,)}] * 6
+        found += [trials.run(job_of(library)) for _ in range(2)]  # of which one asks the lost one
+        assert [t.seconds for t in found if t is not None] == [{"k": (5.0,)}] * 8
         assert trials.workers == 1
         assert trials.lost == [f"{ALIKE} 1: the process died"]
         assert stand.is_open
@@ -165,11 +166,28 @@ def test_a_machine_that_is_lost_loses_nothing(stand: Stand, tmp_path: Path) -> N
     assert all(p.is_dead for p in stand.processes.values())
 
 
+def test_of_two_machines_the_one_that_is_there_confirms(stand: Stand, tmp_path: Path) -> None:
+    library = tmp_path / "kernel.so"
+    library.write_bytes(b"12345")
+    with trials_on("ray://head:10001") as trials:
+        assert trials.begin(job_of(library)) is not None
+        stand.kill(stand.processes[f"{ALIKE} 1"])
+        assert trials.run(job_of(library)) is not None, "the other one does what the first has lost"
+        trials.alone()
+        assert trials.run(job_of(library)) is not None
+        assert not trials.is_gone
+        stand.kill(stand.processes[f"{ALIKE} 2"])
+        assert [trials.run(job_of(library)) for _ in range(3)] == [None] * 3
+        assert trials.is_gone
+        assert trials.lost == [f"{ALIKE} 2: the process died"]
+
+
 def test_a_cluster_without_a_machine_like_this_one_is_refused(stand: Stand) -> None:
-    stand.machines = (OTHER,)
-    with pytest.raises(BadArgument, match=r"workers cannot be ray\. Pass one with a machine"):
-        trials_on("ray")
-    assert not stand.is_open
+    for machines in ((OTHER,), ()):
+        stand.machines = machines
+        with pytest.raises(BadArgument, match=r"workers cannot be ray\. Pass one with a machine"):
+            trials_on("ray")
+        assert not stand.is_open
     with pytest.raises(BadArgument, match="a cluster that answers: nobody answers"):
         trials_on("ray://nowhere:1")
 

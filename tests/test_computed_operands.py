@@ -23,6 +23,7 @@ from lumigen.interp.graph import evaluate
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.devices import Device
+from lumigen.lower.made import MadeColumns
 from lumigen.lower.partition import obligatory_cuts, regions
 from lumigen.targets.cpu.device import CPU
 from lumigen.targets.cuda.device import CUDA
@@ -256,9 +257,10 @@ def test_the_compiler_takes_them(arch: str, tmp_path: Path) -> None:
 
 
 @nvcc.needed
-def test_the_compiler_takes_weights_in_halves(tmp_path: Path) -> None:
+@pytest.mark.parametrize("arch", ["80", "90a"])
+def test_the_compiler_takes_weights_in_halves(arch: str, tmp_path: Path) -> None:
     for cases, names, skeleton in ((FLOATS, ["three_rows"], "simt"), (HALVES, [*HALVES], "few")):
-        for kernel, said in compiled_kernels(cases, names, skeleton, "90a", tmp_path):
+        for kernel, said in compiled_kernels(cases, names, skeleton, arch, tmp_path):
             assert "0 bytes spill stores" in said, kernel
 
 
@@ -298,6 +300,17 @@ def with_minima(x: Any, q: Any, scale: Any) -> Any:
     return F.linear(x, w.reshape(q.shape).to(x.dtype))
 
 
+def far_from_zero(x: Any, q: Any, scale: Any) -> Any:
+    """Integers less a number that leaves more digits than bf16 has: they are rounded as well."""
+    w = ((q % 128).to(f32) - 129).reshape(*scale.shape, -1) * scale.unsqueeze(-1)
+    return F.linear(x.to(f32), w.reshape(q.shape)).to(x.dtype)
+
+
+def scaled(x: Any, q: Any, scale: Any) -> Any:
+    w = (q.to(f32) - (q.dtype is u8) * 128).reshape(*scale.shape, -1) * scale.unsqueeze(-1)
+    return F.linear(x.to(f32), w.reshape(q.shape)).to(x.dtype)
+
+
 def in_bytes(rows: int, n: int, k: int, blocks: int, of: Any, dtype: Any = bf16) -> dict[str, Any]:
     scale = lg.spec(n, blocks, dtype=f16)
     return {"x": lg.spec(rows, k, dtype=dtype), "q": lg.spec(n, k, dtype=of), "scale": scale}
@@ -310,6 +323,11 @@ HALVES: dict[str, Case] = {
     "two_products": (gated, of_two(2, 20, 20, 64)),
     "bytes": (of_bytes, in_bytes(5, 24, 96, 1, i8)),
     "bytes_of_f16": (of_bytes, in_bytes(1, 24, 256, 2, u8, f16)),
+    "of_signs": (scaled, in_bytes(9, 37, 144, 3, i8)),
+    "of_signs_in_f16": (scaled, in_bytes(16, 20, 80, 5, i8, f16)),
+    "from_the_middle": (scaled, in_bytes(3, 20, 1040, 65, u8)),
+    "whole_columns": (scaled, in_bytes(7, 20, 528, 1, u8, f16)),
+    "far_from_zero": (far_from_zero, in_bytes(2, 24, 96, 3, u8)),
     "minima": (with_minima, in_bytes(4, 24, 96, 3, u8)),
 }
 FLOATS: dict[str, Case] = {
@@ -327,6 +345,40 @@ def test_few_rows_are_multiplied_with_columns_that_threads_make(
     assert program.skeleton == "few"
     assert len(products) == 1
     assert all(s.element.bits == 16 for s in products)
+    columns = products[0].b.value
+    assert columns is not None
+    made = MadeColumns.of(columns, products[0].n, products[0].k, 16, 24)
+    assert made is not None
+    rounded = ("bytes", "bytes_of_f16", "far_from_zero", "minima")
+    assert (made.scale is None) == (name in rounded)
+
+
+def test_no_tile_of_few_rows_computes_in_integers(rng: np.random.Generator) -> None:
+    """Bytes that wrap around, as those with a sign of four bits that is shifted up, have no vectors."""
+
+    def shifted_up(x: Any, q: Any, scale: Any) -> Any:
+        w = (q << 4).to(f32).reshape(*scale.shape, -1) * scale.unsqueeze(-1)
+        return F.linear(x.to(f32), w.reshape(q.shape)).to(x.dtype)
+
+    case = shifted_up, in_bytes(2, 24, 96, 3, u8)
+    assert "few" not in {p.skeleton for p in check(case, CUDA, 1, rng)}
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_tiles_of_few_rows_have_two_products_at_most(apart: bool, rng: np.random.Generator) -> None:
+    """And all stores of a launch have as many: with another number, each has its own."""
+
+    def three(x: Any, q: Any, r: Any, t: Any, scale: Any) -> Any:
+        both, one = gated(x, q, scale, r, scale), halves(x, t, scale)
+        return {"both": both, "one": one} if apart else both + one
+
+    inputs = in_halves(2, 24, 96)
+    inputs |= {"r": inputs["q"], "t": inputs["q"]}
+    programs = check((three, inputs), CUDA, 1, rng)
+    few = [p for p in programs if p.skeleton == "few"]
+    products = (s for p in few for s in p.statements() if isinstance(s, Contract))
+    assert all(len(s.more) <= 1 for s in products)
+    assert len(few) == len(programs) if apart else few
 
 
 @pytest.mark.parametrize("name", FLOATS)

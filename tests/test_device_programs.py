@@ -138,13 +138,23 @@ def test_folds_around_a_contraction(name: str, dtype: Any, rng: np.random.Genera
 @pytest.mark.parametrize("features", [16, 64, 128, 256])
 @pytest.mark.parametrize("typical", [1, 8, 100, 400])
 def test_a_fold_of_any_length_is_one_kernel(typical: int, features: int, dtype: Any) -> None:
+    assert skeletons_of_a_fold(8, typical, features, dtype) == ["cascade"]
+
+
+@pytest.mark.parametrize("features", [64, 128])
+def test_products_of_floats_for_few_blocks_are_stored(features: int) -> None:
+    """All of a device multiplies then; of 16 bits the fold takes less."""
+    assert skeletons_of_a_fold(4, 100, features, lg.f32) == ["pipeline", "simt", "pipeline"]
+    assert skeletons_of_a_fold(4, 100, features, lg.bf16) == ["cascade"]
+
+
+def skeletons_of_a_fold(heads: int, typical: int, features: int, dtype: Any) -> list[str]:
     length = lg.Dim("length", 1, 1024, typical=typical)
-    q = lg.spec(2, 4, length, features, dtype=dtype)
+    q = lg.spec(2, heads, length, features, dtype=dtype)
     entry = traced(lambda q, k, v: F.scaled_dot_product_attention(q, k, v), q=q, k=q, v=q)
     for step in GRAPH_PASSES:
         entry = step(entry)
-    kernels = assemble((("entry", entry),), CUDA).kernels
-    assert [k.program.skeleton for k in kernels] == ["cascade"]
+    return [k.program.skeleton for k in assemble((("entry", entry),), CUDA).kernels]
 
 
 def merged(x: Any) -> Any:

@@ -71,6 +71,12 @@ def test_no_place_of_one_machine_is_named(page: Path) -> None:
     assert not re.search(r"(?<![\w.])/(home|root|tmp|work|Users)/", text)
 
 
+def test_the_list_of_pages_has_every_page() -> None:
+    text = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    pages = {p.relative_to(ROOT / "docs").as_posix() for p in (ROOT / "docs").rglob("*.md")}
+    assert pages - {"README.md"} <= set(re.findall(r"\]\(([^)\s#]+)", text))
+
+
 # --- printed pages --------------------------------------------------------------------------------
 
 

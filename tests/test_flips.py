@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,11 +15,15 @@ from tiles import run_entry
 
 import lumigen as lg
 from lumigen import functional
+from lumigen.compile import lower_model
 from lumigen.errors import LoweringFailed
 from lumigen.interp.graph import evaluate
+from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.lower.flips import HEURISTIC
+from lumigen.progress import Stages
 from lumigen.search import flipping, host
+from lumigen.search.asked import asked_for
 from lumigen.search.book import Book, book_of, key_of, text_of
 from lumigen.search.flipping import as_book, flips_of
 from lumigen.search.jobs import Timed
@@ -26,6 +31,7 @@ from lumigen.search.tune import Terms
 from lumigen.target import HOST
 from lumigen.targets.cpu.device import CPU
 
+compile_module = import_module("lumigen.compile")  # lg.compile is the function
 ROWS = lg.Dim("rows", 1, 9, typical=4)
 BOTH = {"x": lg.spec(ROWS, 8), "w": lg.spec(8, 12)}
 
@@ -98,6 +104,34 @@ def test_a_book_says_what_is_not_stored() -> None:
     assert flips.inlined(region)
     assert not others.inlined(region)
     assert Book({}).flips == HEURISTIC
+
+
+def test_a_file_of_flips_alone_is_taken_as_far_as_plans_run_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = lg.Model("flips")
+    model.entry(**BOTH)(normed)
+    traced, stages = model.trace(), Stages()
+    plain = lower_model(traced, {})
+    (flip, *_) = flips_of(plain.graphs[GRAPH_PASSES[-1].__name__], CPU, lg.f32)
+    file = tmp_path / "schedules.json"
+    file.write_text(text_of(Book({}, flipped=as_book([flip]))), encoding="utf-8")
+    asked = partial(lower_model, traced, {}, stages, schedules=asked_for(HOST, None, file).book)
+    assert len(asked().lowered.kernels) < len(plain.lowered.kernels)
+    assert not stages.said
+
+    def of_heuristics(*given: Any, flips: Any, **named: Any) -> LoweredModel:
+        if flips != HEURISTIC:
+            raise LoweringFailed(step="lower", what="no plan is realised")
+        return assemble(*given, flips=flips, **named)
+
+    monkeypatch.setattr(compile_module, "assemble", of_heuristics)
+    model = lg.Model("flips_again")
+    model.entry(**BOTH)(normed)
+    made = lower_model(model.trace(), {}, stages, schedules=asked_for(HOST, None, file).book)
+    assert len(made.lowered.kernels) == len(plain.lowered.kernels)
+    assert made.schedules.is_empty
+    assert stages.said[0].startswith("decisions of the schedules are left out")
 
 
 class Counted:

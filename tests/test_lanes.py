@@ -118,6 +118,41 @@ def test_a_weight_that_a_product_reads_keeps_its_layout(rng: np.random.Generator
     assert all("for_lanes(" in k.body for k in done.model.kernels)
 
 
+def test_a_weight_that_steps_multiply_by_keeps_its_layout(rng: np.random.Generator) -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            self.weight = nn.Parameter(24, 24)
+
+        def forward(self, x: Any) -> Any:
+            step = lambda h, e: ((h @ self.weight + e).tanh(), h)  # noqa: E731  # one line
+            _, each = lg.scan(step, x[0:1] * 0, x.unsqueeze(1))
+            return x.unsqueeze(1) * self.weight.mT + each
+
+    agrees(lowered(Tied(), lg.spec(5, 24)), rng)
+
+
+def test_a_turned_weight_is_not_called_as_another_one(rng: np.random.Generator) -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            self.w, self.w_10 = nn.Parameter(24, 24), nn.Parameter(24, 24)
+
+        def forward(self, x: Any) -> Any:
+            return x.unsqueeze(1) * self.w.mT + (x.unsqueeze(1) * self.w_10).exp()
+
+    done = lowered(Two(), lg.spec(5, 24))
+    assert {s.weight.name for s in done.lowered.weights} == {"w", "w_10"}
+    agrees(done, rng)
+
+
+def test_of_bytes_that_lie_one_after_the_other_those_are_read_that_are_there() -> None:
+    """A vector of the other tensor would lie outside it."""
+    f = lambda q, r, x: lg.cat([q, r], 0).to(lg.f32) * x  # noqa: E731  # one line of a table
+    bytes_ = lg.spec(10, 64, dtype=lg.u8)
+    (kernel,) = lowered(f, bytes_, lg.spec(6, 64, dtype=lg.u8), lg.spec(16, 64)).model.kernels
+    assert "? Vec(load_widened(" in kernel.body
+    assert "select(" not in kernel.body
+
+
 def test_a_map_of_many_more_points_than_its_folds_takes_the_vectors() -> None:
     """What is made of a product of 20 channels is a map of 420 points of each."""
     f = lambda x, w, y: x * (y @ w.mT)  # noqa: E731  # one line of a table

@@ -50,9 +50,14 @@ KEPT = {
         "FEW_INNER": "elements that the tests of a project compare",
     },
     "emit/cxx.py": {"LEAST": "the least int64_t, which has no literal"},
-    "lower/made.py": {"VECTORS": "time of compilation: longer runs are as good as these"},
+    "lower/few.py": {"PRODUCTS": "values that a statement of the header gives"},
+    "lower/made.py": {
+        "VECTORS": "time of compilation: longer runs are as good as these",
+        **dict.fromkeys((f"_is_exact: {n}" for n in (127, 128, 255, 256)), "digits of a dtype"),
+    },
     "lower/small_integers.py": {
         "FACTORS": "time of compilation: more are one value",
+        "LARGEST": "digits of a dtype",
         "added: 16": "digits of a dtype",
     },
     "emit/entry.py": {"VALUES": "numbers in a line of text"},

@@ -38,6 +38,19 @@ def in_either_branch(x: Any) -> Any:
     return y.pad((1, 0))[..., :-1] + 1
 
 
+def of_several_types(x: Any) -> Any:
+    """Floats have names for all lanes, and integers that no vector has for each; truth values are masks."""
+    y = x
+    for _ in range(7):
+        y = y * y * 0.1 + y
+    whole, is_so = (y * 10).to(lg.i32), (y > 0) & (x < 1)
+    for i in range(6):
+        whole = (whole * whole + whole) % 13
+        is_so = (is_so & (y > 0.1 * i)) | (is_so ^ (x > 0.1))
+    z = lg.where(is_so, y * whole.to(x.dtype), -y)
+    return (z + y).pad((0, 2))[..., 2:]
+
+
 def ahead_of_a_loop(x: Any) -> Any:
     """What does not vary with the last axis is computed before the loop over it."""
     return (F.gelu(x[:, :1]) * 2).expand(3, 2).pad((0, 1)) + 1
@@ -49,6 +62,7 @@ CASES = (
     ("shifted_f32", beside_the_one_before, lg.f32),
     ("squared", squared_often, lg.f32),
     ("chosen_f32", in_either_branch, lg.f32),
+    ("types", of_several_types, lg.f32),
     ("chosen_f64", in_either_branch, lg.f64),
     ("cast", lambda x: F.gelu(x.to(lg.f64) / 3).to(lg.f32) * x.pad((1, 0))[..., :-1], lg.f32),
 )

@@ -27,8 +27,10 @@ from lumigen.lower.devices import Device
 from lumigen.lower.plan_region import Candidate
 from lumigen.plan import Carry, Illegal, KernelPlan, Loop, Product, Step
 from lumigen.region import Region
+from lumigen.schedule import Schedule
 from lumigen.targets.cpu.device import CPU
 from lumigen.targets.cuda.device import CUDA
+from lumigen.targets.metal.device import METAL
 from lumigen.tile import TileProgram
 from lumigen.verify.plan import verify
 from lumigen.verify.tile import verify as verify_tile
@@ -290,7 +292,7 @@ def test_each_site_changes_some_program() -> None:
             known |= sites
             if c.differs and len(sites) == 1:
                 felt |= sites
-    tables = {"pipeline", "roles", "stream_roles"}  # whole tiles at a time
+    tables = {"few", "pipeline", "roles", "stream_roles"}  # whole tiles at a time
     assert {site for site in known - felt if site[0] not in tables} == set()
 
 
@@ -387,6 +389,32 @@ def test_a_schedule_of_unknown_sites_is_refused() -> None:
         made = built(CPU, replace(candidate, schedules=(*candidate.schedules[:-1], sizes)))
         assert isinstance(made, Illegal)
         assert "colour" in made.reason
+
+
+@pytest.mark.parametrize("name", ["product", "convolution", "attention", "softmax"])
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+def test_sizes_of_nothing_are_refused_or_make_a_kernel(name: str, target: str) -> None:
+    """A file of schedules may say anything: loops that would never end are no faults of the compiler."""
+    device = DEVICES[target]
+    for _, candidate in lowered(name, target):
+        for number, sizes in enumerate(candidate.schedules):
+            for site, _ in sizes.tile:
+                each = [*candidate.schedules]
+                each[number] = sizes.at(site, 0)
+                made = built(device, replace(candidate, schedules=tuple(each)))
+                assert not isinstance(made, Illegal) or made.reason
+                each[number] = sizes.at(site, -1)
+                made = built(device, replace(candidate, schedules=tuple(each)))
+                assert isinstance(made, Illegal)
+
+
+@pytest.mark.parametrize("name", ["product", "attention", "softmax"])
+def test_a_schedule_without_sites_is_refused_by_each_builder(name: str) -> None:
+    ((_, candidate),) = lowered(name, "cpu")
+    for device in (CPU, CUDA, METAL):
+        for builder in device.builders:
+            made = device.build(candidate.plan.kernels[0], Schedule(builder, ()))
+            assert isinstance(made, Illegal), builder
 
 
 def test_a_plan_of_another_form_is_refused_with_a_reason() -> None:

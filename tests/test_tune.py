@@ -28,6 +28,7 @@ from lumigen.printer.tile import show
 from lumigen.region import Region
 from lumigen.search import database, host, measured, winners
 from lumigen.search.asked import asked_for
+from lumigen.search.batches import TrialBatches
 from lumigen.search.book import Book, Found, book_of, key_of, text_of
 from lumigen.search.choice import Choice, beginnings, candidate_of, near
 from lumigen.search.climb import GAIN, Climb, Space
@@ -194,7 +195,7 @@ def test_a_choice_that_the_space_has_no_more_is_left_out() -> None:
 class MadeUp:
     """Trials whose times follow from the schedules, and whose results are wrong with some of them."""
 
-    is_over = False
+    is_over = is_gone = False
 
     def __init__(self, wrong: frozenset[str] = frozenset()) -> None:
         self.wrong, self.models = wrong, dict[int, Any]()
@@ -304,6 +305,31 @@ def test_a_worker_that_dies_loses_nothing() -> None:
         assert all(t is not None and not t.wrong for t in found)
         assert trials.workers == 1
         assert len(trials.lost) == 1
+
+
+@pytest.mark.slow
+def test_a_search_whose_workers_are_gone_ends_and_remembers_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LUMIGEN_CACHE", str(tmp_path))
+    run = TrialBatches.run
+
+    def bereft(batches: TrialBatches) -> None:
+        for worker in batches.search.trials.crew:
+            assert isinstance(worker, Worker)
+            worker.end()
+            worker.told = ("no target", "1", "False", "0")
+        run(batches)
+
+    monkeypatch.setattr(TrialBatches, "run", bereft)
+    entries = entries_of(lambda x: x.softmax(-1), x=lg.spec(256, 10))
+    found = tune(entries, HOST, host.MEASURING, f32, Terms(60.0, 2))
+    assert found.book.found == {}
+    assert found.notes[-1].startswith("no worker is left")
+    assert found.story is not None
+    assert found.story.seconds < 40
+    place = winners.Kept.of(host.MEASURING, 2, [*map(key_of, regions_of(entries))])
+    assert not winners.known(place, 1.0).book.found
 
 
 @pytest.mark.slow

@@ -121,3 +121,17 @@ def test_long_rows_of_floats_are_asked_for_lane_by_lane() -> None:
     kernels = fast_lane.load(found, "-O1")
     for run in (run_entry(found, inputs, {}), kernels.run("forward", inputs, {})):
         np.testing.assert_allclose(run["out"], expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [128, 256])
+def test_a_remainder_that_no_byte_holds_is_one_of_floats(size: int) -> None:
+    """Of -1 by 256, it is 255; a word of bytes has their signs alone."""
+    model = lg.Model("remainders", nn.Identity())
+
+    @model.entry(q=lg.spec(4, 64, dtype=lg.i8), s=lg.spec(4, 64))
+    def forward(q: lg.Tensor, s: lg.Tensor) -> lg.Tensor:
+        return (q.to(lg.f32) % float(size)) * s
+
+    target = parse_target("cuda:sm_90a")
+    (kernel,) = lower_model(model.trace(), {}, target=target).model.kernels
+    assert ("whole_remainder(Vec(load_widened(" in kernel.body) == (size == 256)

@@ -10,7 +10,8 @@ from test_device_programs import MODELS
 from tiles import traced
 
 import lumigen as lg
-from lumigen.compile import lower_model
+from lumigen import nn
+from lumigen.compile import Compilation, lower_model
 from lumigen.emit.kernel import spelled_dims
 from lumigen.emit.variables import NUMBERED, variables
 from lumigen.frontend import Traced
@@ -18,6 +19,7 @@ from lumigen.index import Dim
 from lumigen.kernel_words import DERIVED, ENDS, WORDS, is_said
 from lumigen.lower.assemble import LoweredKernel
 from lumigen.names import KEYWORDS, is_of_headers
+from lumigen.quantise import quantised
 from lumigen.target import TARGETS, parse_target
 
 TARGET_NAMES = [t if t != "cuda" else "cuda:sm_80,sm_90a" for t in TARGETS]
@@ -34,7 +36,7 @@ def words_of(text: str) -> set[str]:
 def unknown(k: LoweredKernel, body: str) -> set[str]:
     known = WORDS | variables(k.program) | set(spelled_dims(k.program, k.parameters).values())
     known |= {p.name for p in k.parameters} | KEYWORDS | OF_MACROS
-    own = (k.name, "k0", "k1", "__")
+    own = (k.name, "k0", "k1", "__", "Step_")
     return {w for w in words_of(body) - known if not is_of_headers(w) and not w.startswith(own)}
 
 
@@ -46,6 +48,15 @@ def unsaid(k: LoweredKernel) -> set[str]:
     return {w for w in variables(k.program) - own - derived if not is_said(w)}
 
 
+def check(made: Compilation) -> None:
+    """Every word of every kernel is known, and said."""
+    bodies = {k.name: k.body for k in made.model.kernels}
+    for k in made.lowered.kernels:
+        text = re.split("const KernelRow|}  // namespace", bodies[k.name])[0]
+        assert not unknown(k, text), k.name
+        assert not unsaid(k), k.name
+
+
 @pytest.mark.parametrize("dtype", [lg.f32, lg.bf16], ids=str)
 @pytest.mark.parametrize("target", TARGET_NAMES)
 def test_every_word_is_known(target: str, dtype: lg.DType) -> None:
@@ -55,11 +66,70 @@ def test_every_word_is_known(target: str, dtype: lg.DType) -> None:
     made = lower_model(
         Traced("cases", "0", entries, ()), {}, target=parse_target(target), dtype=dtype
     )
-    bodies = {k.name: k.body for k in made.model.kernels}
-    for k in made.lowered.kernels:
-        text = re.split("const KernelRow|}  // namespace", bodies[k.name])[0]
-        assert not unknown(k, text), k.name
-        assert not unsaid(k), k.name
+    check(made)
+
+
+class Bytes(nn.Module):
+    """Products of integers of 8 bits, and what vectors bring in and store as others."""
+
+    def __init__(self) -> None:
+        self.w = nn.Parameter(40, 64, dtype=lg.i8)
+
+    def forward(self, x: lg.Tensor, y: lg.Tensor, z: lg.Tensor) -> dict[str, lg.Tensor]:
+        rows = (z * 3).to(lg.i8)
+        return {
+            "products": x.to(lg.i32) @ self.w.to(lg.i32).T,
+            "strided": (y * 2).to(lg.u8).transpose(0, 1) + y.to(lg.u8).transpose(0, 1),
+            "sums": rows.to(lg.i32) * 2 + lg.arange(64, dtype=lg.i32),
+            "doubles": (z.double() * 2).exp2().float(),
+        }
+
+
+def test_every_word_of_integers_and_doubles_is_known() -> None:
+    net = Bytes()
+    model = lg.Model("bytes", net)
+    rows = Dim("rows", 1, 9)
+
+    @model.entry(x=lg.spec(rows, 64, dtype=lg.i8), y=lg.spec(rows, 64), z=lg.spec(rows, 64))
+    def entry(x: lg.Tensor, y: lg.Tensor, z: lg.Tensor) -> dict[str, lg.Tensor]:
+        return net(x, y, z)
+
+    check(lower_model(model.trace(), {}))
+
+
+ORDERED = {
+    "greatest": lambda x: x.topk(5, -1)[0],
+    "sorted": lambda x: x.sort(-1)[0],
+    "scanned": lambda x: x.cumsum(-1),
+    "transposed": lambda x: x.transpose(0, 1) * 2,
+}
+
+
+@pytest.mark.parametrize("target", TARGET_NAMES)
+def test_every_word_of_orders_and_scans_is_known(target: str) -> None:
+    cases = {n: traced(f, x=lg.spec(64, 700)) for n, f in ORDERED.items()}
+    check(lower_model(Traced("m", "0", tuple(cases.items()), ()), {}, target=parse_target(target)))
+
+
+@pytest.mark.parametrize("rows", [1, 5, 300])
+@pytest.mark.parametrize("target", TARGET_NAMES)
+def test_every_word_of_blocks_is_known(target: str, rows: int) -> None:
+    net = nn.Linear(256, 128)
+    model = lg.Model("blocks", net)
+
+    @model.entry(x=lg.spec(rows, 256))
+    def entry(x: lg.Tensor) -> lg.Tensor:
+        return net(x)
+
+    traced_in_blocks = quantised(model.trace(), None, "q4").traced
+    check(lower_model(traced_in_blocks, {}, target=parse_target(target), dtype=lg.bf16))
+
+
+@pytest.mark.parametrize("name", ["rank", "place"])
+def test_an_input_called_like_what_a_sort_says_is_renamed(name: str) -> None:
+    graph = traced(lambda **x: x[name].sort(-1)[0], **{name: lg.spec(9, 70)})
+    made = lower_model(Traced("m", "0", (("entry", graph),), ()), {})
+    assert any(f"{name}_[" in k.body for k in made.model.kernels)
 
 
 @pytest.mark.parametrize("name", ["load", "lanes", "x", "common0", "i1_offset"])

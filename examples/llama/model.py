@@ -67,6 +67,13 @@ ROPE = {
     "partial_rotary_factor": (1,),
     "mscale_all_dim": (0,),
 }
+WINDOWED = ("sliding_attention", "full_attention")
+# of rotary positions; perhaps one for each kind of layer
+TABLES = (
+    "rope_scaling",
+    "rope_parameters",
+    *(f"rope_parameters.{kind}" for kind in WINDOWED),
+)
 ACTIVATIONS = {
     "silu": functional.silu,
     "gelu_pytorch_tanh": lambda x: functional.gelu(x, approximate="tanh"),
@@ -76,7 +83,8 @@ SUPPORTED = {
     "hidden_act": tuple(ACTIVATIONS),
     "hidden_activation": tuple(ACTIVATIONS),
     "partial_rotary_factor": (1,),
-    **{f"{table}.{k}": v for table in ("rope_parameters", "rope_scaling") for k, v in ROPE.items()},
+    **{f"{table}.{k}": v for table in TABLES for k, v in ROPE.items()},
+    "layer_types": WINDOWED,
     "no_rope_layers": (),
     "use_bidirectional_attention": (False,),
     "embedding_multiplier": (1,),
@@ -179,7 +187,7 @@ def window(config, layer):
     kinds, pattern = config.get("layer_types"), config.get("sliding_window_pattern")
     if kinds:
         looks_back = kinds[layer] == "sliding_attention"
-    elif pattern:  # all but each last one of so many
+    elif pattern is not None:  # all but each last one of so many
         looks_back = (layer + 1) % pattern != 0
     else:  # Qwen 2 names a window, and whether and from which layer on it is used
         looks_back = config.get("use_sliding_window", True)

@@ -24,6 +24,7 @@ from lumigen.cli.options import (
     json_option,
     load,
     quiet_option,
+    refuse_settings,
     traced_options,
 )
 from lumigen.cli.terminal import progress, result, result_json, say, table
@@ -172,7 +173,7 @@ def compile_command(
 ) -> None:
     """Emit a model as a C++ project and build it."""
     _check_options(dtype, weights, explain=explain, check=check)
-    _check_quantised(weights_dtype, check=check)
+    _check_quantised(weights_dtype, activations_dtype, check=check)
     if explain:
         _explain(model_file, settings, dims, trust=trust, as_json=as_json)
         return
@@ -191,7 +192,7 @@ def compile_command(
                 whole = rounded(found.traced, activations_dtype)
             traced, opened = whole.traced, found.weights
             lines = [worst(found.errors, weights_dtype or ""), bits_of(found.packed)]
-            lines += [said(found.packed, whole)] if opened is not None else []
+            lines.append(said(found.packed if opened is not None else {}, whole))
             lines += each(found.errors) if with_errors else []
         summary = compile_project(
             traced,
@@ -253,17 +254,20 @@ def _explain(
     if is_checkpoint(model_file):
         say_of_checkpoint(model_file, settings, dims, as_json=as_json)
     elif Path(model_file).suffix == ".pt2":
+        refuse_settings(settings)
         say_of_program(model_file, dims, trust=trust, as_json=as_json)
     else:
         say_explained(model_file, settings, dims, as_json=as_json)
 
 
-def _check_quantised(weights_dtype: str | None, *, check: bool) -> None:
-    if check and weights_dtype:
-        expected = "no --check, which compares with the floats of the original"
-        raise BadArgument(
-            op="compile", name="--weights-dtype", value=weights_dtype, expected=expected
-        )
+def _check_quantised(
+    weights_dtype: str | None, activations_dtype: str | None, *, check: bool
+) -> None:
+    each = (("--weights-dtype", weights_dtype), ("--activations-dtype", activations_dtype))
+    for name, given in each:
+        if check and given:
+            expected = "no --check, which compares with the floats of the original"
+            raise BadArgument(op="compile", name=name, value=given, expected=expected)
 
 
 def _check_options(dtype: str, weights: str | None, *, explain: bool, check: bool) -> None:

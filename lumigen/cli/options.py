@@ -251,9 +251,7 @@ def load(
         found = open_checkpoint(model_file, dict(settings), dict(dims))
         return Loaded(found.model, found.weights, found.chosen.line, lambda: _checked(found))
     if Path(model_file).suffix == ".pt2":
-        if settings:
-            expected = "it with a model file that has a build(), or with an ONNX model"
-            raise BadArgument(op="compile", name="--set", value=settings[0][0], expected=expected)
+        refuse_settings(settings)
         model = from_pt2(Path(model_file), dict(dims), trust=trust)
         return Loaded(model, _whole(model, weights) if weights else model.values())
     path, colon, name = model_file.rpartition(":")
@@ -274,6 +272,13 @@ def _checked(found: Opened) -> Checked:
     """A checkpoint beside the module of transformers, a text in parts; its tests keep what a new context gives."""
     rows = tuple(Difference(**asdict(row)) for row in checked(found))
     return Checked(rows, kept(found.model))
+
+
+def refuse_settings(settings: Settings) -> None:
+    """An exported program has no options."""
+    if settings:
+        expected = "it with a model file that has a build(), or with an ONNX model"
+        raise BadArgument(op="compile", name="--set", value=settings[0][0], expected=expected)
 
 
 def refuse_weights(weights: str | None) -> None:

@@ -163,12 +163,17 @@ def _check(
     if model_file is None and told:
         value, expected = "given without a model", "it with one: it is of a search"
         raise BadArgument(op="tune", name=told[0], value=value, expected=expected)
-    if (
-        html is not None and not Path(html).parent.is_dir()
-    ):  # before the search, which is not done again
-        value = f"{html}, in a directory that is not there"
-        expected = "a file in a directory that is"
-        raise BadArgument(op="tune", name="--html", value=value, expected=expected)
+    for name, place in (("--html", html), ("--export", file)):
+        if place is not None:  # before the search, which is not done again
+            _check_file(name, Path(place))
+
+
+def _check_file(name: str, place: Path) -> None:
+    if place.parent.is_dir() and not place.is_dir():
+        return
+    why = "which is a directory" if place.is_dir() else "in a directory that is not there"
+    expected = "a file in a directory that is there"
+    raise BadArgument(op="tune", name=name, value=f"{place}, {why}", expected=expected)
 
 
 def _written(made: Compilation, html: str | None) -> dict[str, object]:

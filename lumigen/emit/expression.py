@@ -13,7 +13,7 @@ from lumigen.emit.dots import find_dot
 from lumigen.emit.lines import Lines, Uses
 from lumigen.emit.packets import Packets
 from lumigen.emit.places import NARROW, WIDE, is_small
-from lumigen.emit.sharing import shared
+from lumigen.emit.sharing import shared, shared_vectors
 from lumigen.emit.text import (
     LOOSE,
     PRODUCT,
@@ -49,7 +49,7 @@ from lumigen.index import (
 from lumigen.intrinsics import INTRINSICS
 from lumigen.lower.phases import in_phases
 from lumigen.lower.scope import address, adds_integers, integers_read, is_per_lane
-from lumigen.lower.small_integers import added, is_of_bytes
+from lumigen.lower.small_integers import added, exact, is_of_bytes
 from lumigen.ops import Op
 from lumigen.region import (
     Buffer,
@@ -67,7 +67,6 @@ from lumigen.region import (
     is_true,
     local,
     map_expr,
-    walk,
 )
 
 UNARY = {Op.LOG2: "log2", Op.EXP2: "exp2", Op.SIN: "sin", Op.SQRT: "sqrt", Op.RECIP: "recip"}
@@ -228,9 +227,12 @@ class Renderer:
         lines: list[str] = []
         for number, x in enumerate(again, self.named):
             name, over = f"common{number}", lanes is not None and lanes in free_axes(x)
-            value = (inside.vector if over else inside.scalar)(map_expr(x, names)).code
-            kind = "auto" if over else computed_in(x.dtype)
-            lines.append(f"const {kind} {name} = {value};")
+            kind, value = "auto" if over else computed_in(x.dtype), map_expr(x, names)
+            if over and x.dtype is boolean:
+                text = inside.mask(value)
+            else:
+                text = (inside.vector if over else inside.scalar)(value).code
+            lines.append(f"const {kind} {name} = {text};")
             names[x] = local(name, free_axes(x), x.dtype)
         result = (inside.scalar if lanes is None else inside.vector)(map_expr(e, names)).code
         return self._after(lines, result)
@@ -334,8 +336,8 @@ class Renderer:
         early = self._early(e)
         if early is not None:
             return early
-        again = self._vectors_again(e)
-        if again:
+        again = shared_vectors(e, self.lanes, self.dtypes, self._is_shared)
+        if again and not is_per_lane(e, self.lanes, self.dtypes):
             return self._with_names(e, again, self.lanes)
         if isinstance(e, Choose) and self._is_shared(e):
             return self._one_side(e)
@@ -361,16 +363,10 @@ class Renderer:
         if is_of_bytes(e):
             sides = f"{self.vector(e.then).code}, {self.vector(e.otherwise).code}"
             return Text(f"select({self.scalar(e.condition).code}, {sides})")
-        sides = " : ".join(self.vector(x).within(SUM) for x in (e.then, e.otherwise))
-        return Text(f"{self.scalar(e.condition).within(SUM)} ? {sides}", LOOSE)
-
-    def _vectors_again(self, e: Expr) -> list[Expr]:
-        """What to name ahead of vectors; nothing where some part is computed lane by lane: that has no use for them."""
-        assert self.lanes is not None
-        again = shared(e)
-        if again and any(is_per_lane(x, self.lanes, self.dtypes) for x in walk([e])):
-            return []
-        return [x for x in again if x.dtype is f32 or self.lanes not in free_axes(x)]
+        sides = [self.vector(x).within(SUM) for x in (e.then, e.otherwise)]
+        if all(is_of_bytes(exact(x)) for x in (e.then, e.otherwise)):
+            sides = [f"Vec({side})" for side in sides]  # of bytes there may be several types
+        return Text(f"{self.scalar(e.condition).within(SUM)} ? {' : '.join(sides)}", LOOSE)
 
     def _over_lanes(self, e: Expr) -> Expr:
         """The value as vectors have it, with the header of those that it is made of."""
@@ -570,7 +566,9 @@ class Renderer:
         return f"{text} * {self.scalar(found.scale).within(TIGHT)}" if found.scale else text
 
     def _intrinsic(self, e: Intrinsic) -> Text:
-        args = (self.mask(a) if a.dtype is boolean else self.vector(a).code for a in e.args)
+        args = [self.mask(a) if a.dtype is boolean else self.vector(a).code for a in e.args]
+        if self.packets is not None and is_of_bytes(e.args[0]) and not is_of_bytes(e):
+            args[0] = f"Vec({args[0]})"  # as floats, where a byte does not hold what is made of it
         return Text(f"{e.name}({', '.join(args)})")
 
     def mask(self, e: Expr) -> str:

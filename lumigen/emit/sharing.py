@@ -6,9 +6,24 @@ are spelled as expressions. One that uses its parts again and again would grow w
 
 from __future__ import annotations
 
-from lumigen.lower.scope import count_uses, is_safe
+from collections.abc import Callable
+
+from lumigen.dtype import DType
+from lumigen.index import Axis
+from lumigen.lower.scope import count_uses, is_per_lane, is_safe
 from lumigen.memo import remembered
-from lumigen.region import Choose, Expr, Holds, Index, Intrinsic, Prim, Read, children, walk
+from lumigen.region import (
+    Choose,
+    Expr,
+    Holds,
+    Index,
+    Intrinsic,
+    Prim,
+    Read,
+    children,
+    free_axes,
+    walk,
+)
 
 READABLE = 100  # nodes of an expression; shorter ones are spelled as they are
 
@@ -35,6 +50,24 @@ def shared(e: Expr) -> list[Expr]:
 
     values = (x for x in walk([e]) if isinstance(x, Prim | Choose | Intrinsic) and uses[x] > 1)
     return [x for x in values if can_stand_ahead(x)]
+
+
+def shared_vectors(
+    e: Expr, lanes: Axis, dtypes: frozenset[DType], one_side: Callable[[Choose], bool]
+) -> list[Expr]:
+    """The same ahead of a vector: nothing that a single lane asks for, which has another number.
+
+    `one_side`: whether all lanes choose alike, each side then a vector.
+    """
+    again = shared(e)
+    if not again:
+        return again
+    single = [x for x in walk([e]) if is_per_lane(x, lanes, dtypes)]
+    single = [
+        x for x in single if not (isinstance(x, Choose) and x.dtype in dtypes and one_side(x))
+    ]
+    asked = set(walk(child for x in single for child in children(x)))
+    return [x for x in again if lanes not in free_axes(x) or (x not in asked and x.dtype in dtypes)]
 
 
 def always(e: Expr) -> set[Expr]:

@@ -46,7 +46,7 @@ def parts_apart(found: Contraction, region: Region, machine: Gpu) -> tuple[Regio
     if multiplied_in(*factors) is f32 or not all(isinstance(e, Read) for e in factors):
         return None
     parts = _count(found, axes, size, machine)
-    return _in_parts(found, region, axes[0], parts) if parts > 1 else None
+    return in_parts(found, region, axes[0], parts) if parts > 1 else None
 
 
 def _count(found: Contraction, axes: tuple[Axis, ...], size: PartsApart, machine: Gpu) -> int:
@@ -65,16 +65,18 @@ def _size(axes: Iterable[Axis]) -> int:
     return extent_of(axes).estimate()
 
 
-def _in_parts(found: Contraction, region: Region, k: Axis, parts: int) -> tuple[Region, Region]:
-    (store,) = region.stores
-    taken = {b.name for b in region.buffers()} | {a.name for a in (*store.axes, k)}
+def in_parts(found: Contraction, region: Region, k: Axis, parts: int) -> tuple[Region, Region]:
+    """(what stores the sums of so many parts along an axis of the depth, what adds them up)."""
+    (store,), whole = region.stores, found.reduce
+    taken = {b.name for b in region.buffers()} | {a.name for a in (*store.axes, *whole.axes)}
     part, inner = Axis(fresh("part0", taken), ix(parts)), Axis(k.name, k.extent // parts)
-    body = substitute(found.reduce.body, {k: ix(part) * inner.extent + inner})
+    body = substitute(whole.body, {k: ix(part) * inner.extent + inner})
+    terms = tuple(inner if a is k else a for a in whole.axes)
     kept = tuple(a for a in store.axes if a in (*found.grid, *found.m_axes, *found.n_axes))
     axes = (part, *kept)
     made = Buffer(fresh("parts", taken), Role.TEMP, tuple(a.extent for a in axes), f32)
     place = tuple(map(ix, axes))
-    sums = Store(made, axes, place, reduce(Monoid.SUM, (inner,), body, f32))
+    sums = Store(made, axes, place, reduce(Monoid.SUM, terms, body, f32))
     added = reduce(Monoid.SUM, (part,), read(made, place), f32)
-    rest = replace(store, value=map_expr(store.value, {found.reduce: added}))
+    rest = replace(store, value=map_expr(store.value, {whole: added}))
     return Region((sums,), region.lines), Region((rest,), region.lines)

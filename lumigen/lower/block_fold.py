@@ -23,7 +23,7 @@ from lumigen.condition import Cmp
 from lumigen.dtype import DType, f32
 from lumigen.index import Axis, extent_of, floordiv, ix
 from lumigen.lower.axes import unify_axes
-from lumigen.lower.built import Built, check
+from lumigen.lower.built import Built, check, check_steps
 from lumigen.lower.cascade import (
     Cascade,
     fold_around_product,
@@ -237,6 +237,7 @@ def parts_of_rows(found: Cascade, machine: StreamingGpu) -> int:
 def block_fold(plan: KernelPlan, sizes: Schedule, machine: StreamingGpu) -> Built:
     """The kernel of a plan of a fold of a product's rows; NotRealised where it is of another form."""
     check(sizes, SITES)
+    check_steps(sizes, *SITES)
     cascade = Cascade.of(plan, machine)
     found = _streamable(cascade, plan.stores, sizes["rows"], machine)
     return Built(_BlockFoldBuilder(plan, found, sizes, machine).program(), plan.region)

@@ -42,3 +42,10 @@ def check(
     for operand, where in sizes.place:
         if where not in known[operand]:
             raise NotRealised(f"{sizes.builder} has no {operand} in {where}")
+
+
+def check_steps(sizes: Schedule, *sites: str) -> None:
+    """Raises NotRealised where one of these sites, by whose sizes loops go on, has none."""
+    for site in sites:
+        if sizes[site] == 0:
+            raise NotRealised(f"{site} of 0")

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from lumigen.dtype import f32
 from lumigen.index import Axis, extent_of, ix, minimum
 from lumigen.lower.bounds import assuming, loop_bounds
-from lumigen.lower.built import Built, check
+from lumigen.lower.built import Built, check, check_steps
 from lumigen.lower.cascade import Cascade
 from lumigen.lower.contract import as_operand, flatten
 from lumigen.lower.scope import Names, Scope, loops_by_value
@@ -63,6 +63,7 @@ SITES = ("depth",)
 def cascade_row(plan: KernelPlan, sizes: Schedule, machine: Processor) -> Built:
     """The kernel of a plan of a fold around a product, for a column at a time; NotRealised where it is another."""
     check(sizes, SITES)
+    check_steps(sizes, *SITES)
     found = Cascade.of(plan, machine)
     if not found.outers:
         raise NotRealised("a fold around a product with no outer product")

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from lumigen.dtype import DType, f32
 from lumigen.index import Axis, Ix, ceildiv, extent_of, ix, minimum
 from lumigen.lower.bounds import chosen_in_tile, loop_bounds
-from lumigen.lower.built import Built, check
+from lumigen.lower.built import Built, check, check_steps
 from lumigen.lower.cascade import Cascade, Outer
 from lumigen.lower.contract import as_operand, flatten, in_tiles
 from lumigen.lower.contractions import multiplied_as
@@ -66,6 +66,7 @@ SITES = ("columns", "depth")
 def cascade(plan: KernelPlan, sizes: Schedule, machine: Processor) -> Built:
     """The kernel of a plan of a fold around a product; NotRealised where it is of another form."""
     check(sizes, SITES)
+    check_steps(sizes, *SITES)
     found = Cascade.of(plan, machine)
     if not found.columns or not found.outers:
         raise NotRealised(

@@ -76,7 +76,7 @@ def _shared(use: Use, i: Ix) -> tuple[Ix, int] | None:
 def _copy(b: Buffer, divisors: tuple[int, ...]) -> tuple[Buffer, Region]:
     """A tensor with so many points for each element along its dimensions, and what stores it."""
     dims = tuple(e * n for e, n in zip(b.dims, divisors, strict=True))
-    made = Buffer(f"{b.name}_enlarged{''.join(map(str, divisors))}", Role.TEMP, dims, b.dtype)
+    made = Buffer(f"{b.name}_enlarged{'_'.join(map(str, divisors))}", Role.TEMP, dims, b.dtype)
     axes = tuple(Axis(f"d{d}", extent) for d, extent in enumerate(dims))
     at = tuple(ix(a) // n for a, n in zip(axes, divisors, strict=True))
     return made, Region((Store(made, axes, tuple(map(ix, axes)), read(b, at)),))

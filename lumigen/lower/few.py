@@ -29,6 +29,7 @@ from lumigen.region import Buffer, Expr, Region, Role, Store, substitute
 from lumigen.schedule import Schedule, schedule
 from lumigen.tile import BlockTile, Contract, TileKind, TileProgram
 
+PRODUCTS = 2  # that a tile of the device's headers has at most
 SITES = ("rows", "columns", "depth", "ahead", "warps", "blocks")
 
 
@@ -64,7 +65,7 @@ def _limits(machine: Gpu) -> tuple[int, int]:
 
 
 def find_few_beside(region: Region, machine: Gpu) -> tuple[Products, ...] | None:
-    """The same of each store, if all have the same rows, and none waits for another."""
+    """The same of each store, if all have the same rows and as many products, and none waits for another."""
     if region.native or len(region.stores) < 2:
         return None
     stored = {s.dst for s in region.stores}
@@ -72,11 +73,15 @@ def find_few_beside(region: Region, machine: Gpu) -> tuple[Products, ...] | None
     products = tuple(p for p in found if p is not None)
     if len(products) < len(found) or stored.intersection(region.reads()):
         return None
+    if len({len(p.each) for p in products}) > 1:
+        return None  # tiles of another form
     return products if have_rows_in_common(c for p in products for c in p.each) else None
 
 
 def _are_few(found: Products, machine: Gpu) -> bool:
-    if found.statistics or not has_rows(extent_of(found.each[0].m_axes), machine):
+    if found.statistics or len(found.each) > PRODUCTS:
+        return False
+    if not has_rows(extent_of(found.each[0].m_axes), machine):
         return False
     flats = map(Flat.of, found.each)
     return all(made_of(flat, machine) is not None for flat in flats) and all(

@@ -83,7 +83,7 @@ def choose_layouts(
     if runs is not None:
         inner = innermost(tuple(map(split_reduced, regions)), runs, fixed | _others(regions))
     else:
-        moved |= weights_along(regions, fixed)
+        moved |= weights_along(regions, fixed | _others(regions))
     moved |= inner
     turned = {b: _permuted(b, o) for b, o in moved.items()}
     copies = tuple(_copy(b, turned[b], moved[b]) for b in moved if b.role is Role.INPUT)
@@ -233,9 +233,10 @@ def _permuted(b: Buffer, order: tuple[int, ...]) -> Buffer:
     dims = tuple(b.dims[d] for d in order)
     if b.role is Role.TEMP:
         return replace(b, dims=dims)
-    role = Role.WEIGHT if b.role is Role.WEIGHT else Role.TEMP
-    name = f"{b.name}_{''.join(map(str, order))}"
-    return Buffer(name, role, dims, b.dtype, b.range)
+    digits = "".join(map(str, order))
+    if b.role is Role.WEIGHT:  # no other one is called so
+        return replace(b, name=f"{b.name}[by {digits}]", dims=dims)
+    return Buffer(f"{b.name}_{digits}", Role.TEMP, dims, b.dtype, b.range)
 
 
 def _follow(axes: tuple[Axis, ...], at: tuple[Ix, ...]) -> tuple[Axis, ...]:

@@ -10,13 +10,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import reduce
 
-from lumigen.dtype import f32
+from lumigen.dtype import f32, i8
 from lumigen.index import Axis, ix
 from lumigen.lower.named import named
-from lumigen.lower.small_integers import added, factors_of, is_of_bytes
+from lumigen.lower.small_integers import added, exact, factors_of, is_of_bytes
 from lumigen.lower.streamed import is_of_few_bytes
 from lumigen.ops import Op
-from lumigen.region import Expr, Prim, free_axes, indices_of, prim, substitute, walk
+from lumigen.region import (
+    Choose,
+    Expr,
+    Index,
+    Intrinsic,
+    Prim,
+    Read,
+    free_axes,
+    indices_of,
+    prim,
+    substitute,
+    walk,
+)
 
 VECTORS = (8, 4, 2, 1)  # that may share a number, the most first
 
@@ -41,10 +53,12 @@ class MadeColumns:
         if not is_of_few_bytes(value, major, k, lanes, most):
             return None
         value = named(value)
-        factors = [_exact(e) for e in factors_of(value)]
+        if any(_is_whole(e) and not _is_shared(e, k, lanes) for e in walk([value])):
+            return None
+        factors = [exact(e) for e in factors_of(value)]
         small = [e for e in factors if is_of_bytes(added(e)[0])]
         spans = [_span(e, k, lanes) for e in factors if e not in small]
-        if len(small) != 1 or None in spans:
+        if len(small) != 1 or None in spans or not _is_exact(*added(small[0])):
             return MadeColumns(major, k, value)
         scales = [e for e in factors if e not in small]
         scale = reduce(lambda a, b: prim(Op.MUL, (a, b), f32), scales) if scales else None
@@ -53,11 +67,15 @@ class MadeColumns:
         )
 
 
-def _exact(e: Expr) -> Expr:
-    """Without a rounding to 16 bits, which have all integers of 8."""
-    while isinstance(e, Prim) and e.op is Op.CONTIGUOUS and is_of_bytes(e.args[0]):
-        (e,) = e.args
-    return e
+def _is_whole(e: Expr) -> bool:
+    """Whether it is worked out in integers, of which there are no vectors."""
+    return e.dtype.is_int and isinstance(e, Prim | Choose | Intrinsic | Index)
+
+
+def _is_exact(e: Expr, more: float) -> bool:
+    """Whether bf16 has all sums of a small integer with a number, and both: whole numbers up to 256."""
+    signed = any(isinstance(x, Read) and x.source.dtype is i8 for x in walk([e]))
+    return more >= -128 and (127 if signed else 255) + more <= 256
 
 
 def _span(e: Expr, k: Axis, lanes: int) -> int | None:

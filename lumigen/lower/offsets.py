@@ -52,7 +52,8 @@ def _split(e: Edge, n: Node) -> tuple[Edge, Edge | None]:
         return e, None
     for x, c in (e.node.args, e.node.args[::-1]):
         view = compose(e.view, x.view, x.node.shape)
-        shown = shared(Edge(c.node, compose(e.view, c.view, c.node.shape) or c.view), n)
+        of_c = compose(e.view, c.view, c.node.shape)
+        shown = None if of_c is None else shared(Edge(c.node, of_c), n)
         if view is not None and x.node.op is not Op.CONST and shown is not None:
             return Edge(x.node, view), shown
     return e, None

@@ -13,7 +13,7 @@ from math import lcm
 
 from lumigen.dtype import DType, bf16, f32, i32
 from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, maximum, minimum
-from lumigen.lower.built import Built, check
+from lumigen.lower.built import Built, check, check_steps
 from lumigen.lower.contract import (
     PAIRED_ROWS,
     WIDTH,
@@ -47,6 +47,7 @@ PLACES = {"b": ("panels", "tile")}
 def contract(plan: KernelPlan, sizes: Schedule, machine: Processor) -> Built:
     """The kernel of a plan of products and the store after them; NotRealised where it has other steps."""
     check(sizes, SITES, PLACES)
+    check_steps(sizes, "rows", "columns", "chunk", "depth")
     found, store = Products.of(plan)
     columns = _columns(found)
     program = _program(plan, store, found, columns, sizes, machine)

@@ -18,7 +18,7 @@ from functools import reduce
 
 from lumigen.dtype import DType, f32, i32
 from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, maximum, minimum
-from lumigen.lower.built import Built, check
+from lumigen.lower.built import Built, check, check_steps
 from lumigen.lower.contract import Contraction, Products, as_operand, flatten, number
 from lumigen.lower.masks import Masks, unmasked_factor
 from lumigen.lower.scope import Names, Scope, address, loops_by_value, moved
@@ -60,7 +60,9 @@ MOST = 2**31 - 2**16
 def pipeline(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Built:
     """The kernel of a plan of one product and the store after it; NotRealised where it has other steps."""
     scalar = bool(sizes.get("thread_rows", 0))
-    check(sizes, (*(SCALAR_SITES if scalar else MATRIX_SITES), "parts_of"))
+    own = SCALAR_SITES if scalar else MATRIX_SITES
+    check(sizes, (*own, "parts_of"))
+    check_steps(sizes, *own)
     several, store = Products.of(plan)
     one, *others = several.each
     if others:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from lumigen.dtype import f32
-from lumigen.lower.scope import integers_read
+from lumigen.lower.scope import integers_read, is_safe
 from lumigen.memo import remembered
 from lumigen.ops import Op
 from lumigen.region import Choose, Const, Expr, Intrinsic, Prim
 
 FACTORS = 16  # that are looked at
+LARGEST = 128  # divisor of which bytes of any sign have the remainder
 
 
 def added(e: Expr) -> tuple[Expr, float]:
@@ -21,13 +22,22 @@ def added(e: Expr) -> tuple[Expr, float]:
 
 @remembered
 def is_of_bytes(e: Expr) -> bool:
-    """Whether it is made of the bits of an integer of 8."""
+    """Whether it is made of the bits of an integer of 8, of which a choice may read both sides."""
     if isinstance(e, Choose):
-        return is_of_bytes(e.then) and is_of_bytes(e.otherwise)
+        return is_of_bytes(e.then) and is_of_bytes(e.otherwise) and is_safe(e)
     if isinstance(e, Intrinsic):
-        return e.name in ("whole_quotient", "whole_remainder")
+        size = e.args[-1]
+        small = isinstance(size, Const) and size.value <= LARGEST
+        return e.name == "whole_quotient" or (e.name == "whole_remainder" and small)
     source = integers_read(e) if isinstance(e, Prim) else None
     return source is not None and source.source.dtype.bits == 8
+
+
+def exact(e: Expr) -> Expr:
+    """Without a rounding to 16 bits, which have all integers of 8."""
+    while isinstance(e, Prim) and e.op is Op.CONTIGUOUS and is_of_bytes(e.args[0]):
+        (e,) = e.args
+    return e
 
 
 def factors_of(e: Expr) -> list[Expr]:

@@ -94,7 +94,8 @@ class Asked:
         """The file's choices, or those that a search finds."""
         seconds, measuring = self.seconds, measuring_of(target)
         if seconds is None or measuring is None:
-            given = self.given if self.given.found else shipped(target)
+            has_own = self.given.found or self.given.flipped
+            given = self.given if has_own else shipped(target)
             return replace(given, algebra=self.algebra)
 
         def tell(news: News) -> None:

@@ -45,11 +45,11 @@ class TrialBatches:
     count: int = 0
 
     def run(self) -> None:
-        """Batches until the time is over, or nothing is left to try."""
+        """Batches until the time is over, or nothing is left to try, or nobody who tries it."""
         apart = self.search.trials.measuring.apart
         with ThreadPoolExecutor(1) as pool:
             batch = self.next()
-            while batch:
+            while batch and not self.search.trials.is_gone:
                 coming = pool.submit(self.next) if apart else None
                 glimpsed = self._measured(batch, quick=len(batch) > 1)
                 better = batch if len(batch) == 1 else self._better(batch, glimpsed)

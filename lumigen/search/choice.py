@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import TypeVar
 
 from lumigen.condition import Cmp, less
@@ -60,7 +59,8 @@ def candidate_of(choice: Choice, region: Region, device: Device) -> Candidate | 
     bounded: list[tuple[tuple[Cmp, ...], Candidate]] = []
     for most, other in choice.bounded:
         own = candidate_of(other, region, device)
-        if own is None or not all(name in dims for name, _ in most):
+        is_known = all(n in dims and dims[n].lo <= m <= dims[n].hi for n, m in most)
+        if own is None or not most or not is_known:
             return None
         bounded.append((tuple(less(ix(dims[name]), n + 1) for name, n in most), own))
     return replace(
@@ -98,4 +98,4 @@ def near(
 
 
 def _nth(items: Iterator[T], number: int) -> T | None:
-    return next(islice(items, number, None), None)
+    return next((item for n, item in enumerate(items) if n == number), None)

@@ -28,8 +28,10 @@ def is_here() -> bool:
     return find_spec("ray") is not None
 
 
-def hired(address: str, told: tuple[str, ...], machine: Sequence[str]) -> list[NodeWorker]:
-    """A worker on each machine of the cluster, on each GPU where a target needs one; BadArgument if none is alike.
+def hired(
+    address: str, told: tuple[str, ...], machine: Sequence[str], gpus: int
+) -> list[NodeWorker]:
+    """A worker on each machine of the cluster, or for so many GPUs of each; BadArgument if none is alike.
 
     `told` are the target, the threads and whether caches are cold; `machine` is what measurements here are of.
     """
@@ -41,11 +43,13 @@ def hired(address: str, told: tuple[str, ...], machine: Sequence[str]) -> list[N
         raise _refused(address, f"a cluster that answers: {str(why).splitlines()[0]}") from why
     cluster = Cluster(ray)
     wanted = (*machine, lumigen_version())
-    begun = [cluster.worker(told, where, gpus) for where, gpus in _places(ray, told[0])]
+    begun = [cluster.worker(told, where, gpus) for where in _places(ray, gpus)]
     alike = [w for w in begun if w.machine(told) == wanted]
     for worker in begun:
         if worker not in alike:
             worker.end()
+    if not begun:
+        ray.shutdown()
     if not alike:
         raise _refused(address, "one with a machine like this one, and the same lumigen")
     return alike
@@ -55,13 +59,12 @@ def _refused(address: str, expected: str) -> BadArgument:
     return BadArgument(op="tune", name="workers", value=address, expected=expected)
 
 
-def _places(ray: Any, target: str) -> Iterator[tuple[str, int]]:
-    """The machines by name, each as often as it has workers; how many GPUs such a worker takes."""
-    gpus = int(target.startswith("cuda"))
+def _places(ray: Any, gpus: int) -> Iterator[str]:
+    """The machines by name, each as often as it has workers."""
     for one in ray.nodes():
         if one["Alive"]:
-            count = int(one["Resources"].get("GPU", 0)) if gpus else 1
-            yield from [(one["NodeID"], gpus)] * count
+            count = int(one["Resources"].get("GPU", 0)) // gpus if gpus else 1
+            yield from [one["NodeID"]] * count
 
 
 class Cluster:

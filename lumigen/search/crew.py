@@ -51,7 +51,8 @@ class Crew:
         """The workers; local ones have their files in `place`. BadArgument if a cluster has none."""
         told = (target.text, str(threads), str(cold))
         if self.address:
-            return [*cluster.hired(self.address, told, measuring.machine(threads))]
+            machine = measuring.machine(threads)
+            return [*cluster.hired(self.address, told, machine, measuring.gpus)]
         return [Worker(place / str(n), (*told, str(n))) for n in range(self.count)]
 
 

@@ -52,10 +52,14 @@ class Story:
 
 
 def as_text(choice: Choice) -> str:
-    """A choice in a line: which candidate and plan, each kernel's builder with its sizes."""
+    """A choice in a line: which candidate and plan, each kernel's builder with its sizes; what runs at small dims."""
     plans = "".join(f", plan {number} near kernel {kernel}" for kernel, number in choice.plans)
     sizes = "; ".join(map(_sizes, (*choice.schedules, *choice.special)))
-    return f"candidate {choice.first}{plans}: {sizes}"
+    small = "".join(
+        f"; where {', '.join(f'{name} <= {n}' for name, n in most)}: {as_text(other)}"
+        for most, other in choice.bounded
+    )
+    return f"candidate {choice.first}{plans}: {sizes}{small}"
 
 
 def _sizes(s: Schedule) -> str:

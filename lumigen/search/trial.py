@@ -64,7 +64,8 @@ class Trials:
         except BaseException:
             self.folder.cleanup()
             raise
-        self.lost: list[str] = []  # the last words of workers that are left out
+        self.lost: list[str] = []  # the last words of workers that did not begin again
+        self.is_gone = False  # whether the last worker of all did not, when it was last asked
         self.lock = Lock()
         self.free: Queue[TrialWorker] = Queue()
         for worker in self.crew:
@@ -148,6 +149,7 @@ class Trials:
         with ThreadPoolExecutor(len(self.crew)) as pool:
             each = [*pool.map(ran, self.crew)]
         timed = next((t for t in each if t is not None), None)
+        self.is_gone = timed is None
         if timed is not None:
             self.first.append(replace(first, is_timed=False))
             self.limit = max(LEAST_SECONDS, SLOWER * timed.whole)
@@ -161,13 +163,14 @@ class Trials:
     def run(self, job: Job) -> Timed | None:
         """None if the worker crashed or took too long, or there is no time left.
 
-        A worker that does not begin again any more is left out, as long as there is another one. A job whose worker
-        ends is given to another one, as that may have been the worker's fault.
+        A worker that does not begin again any more is left out, as long as there is another one; `is_gone` says that
+        there is none. A job whose worker ends is given to another one, as that may have been the worker's fault.
         """
         again = self.workers > 1
         while not self.is_over:
             worker = self.free.get()
             if worker.is_running or all(worker.run(first, FIRST) for first in self.first):
+                self.is_gone = False
                 timed = worker.run(job, self.limit)
                 self.free.put(worker)
                 if timed is not None or not again or worker.has_hung:
@@ -180,18 +183,22 @@ class Trials:
 
     def _left_out(self, worker: TrialWorker) -> bool:
         with self.lock:
-            if len(self.crew) > 1:
-                self.crew.remove(worker)
+            if not self.is_gone:
                 self.lost.append(worker.said())
-                return True
-        return False
+            self.is_gone = len(self.crew) == 1
+            if not self.is_gone:
+                self.crew.remove(worker)
+            return not self.is_gone
 
     def alone(self) -> None:
-        """End all workers but one, as what follows is compared on the same one."""
-        while len(self.crew) > 1:
-            worker = self.free.get()
-            self.crew.remove(worker)
-            worker.end()
+        """End all workers but one that runs, as what follows is compared on the same one."""
+        each = [self.free.get() for _ in self.crew]
+        one = next((w for w in each if w.is_running), each[0])
+        for worker in each:
+            if worker is not one:
+                worker.end()
+        self.crew = [one]
+        self.free.put(one)
 
     def said(self) -> str:
         """The last line of what the workers said of themselves."""

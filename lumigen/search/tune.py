@@ -43,6 +43,7 @@ from lumigen.target import TARGETS
 from lumigen.target_row import Target
 
 UNBEATEN = "nothing was faster than the heuristic's choice"
+GONE = "no worker is left, so nothing was confirmed, and nothing is remembered as searched: search again"
 SHARE = 0.005  # of a model's time: regions of less are left as they are
 CONFIRMED, ENOUGH = 5, 3  # runs of what was found and of the heuristic's in alternation; the fewest
 DATA = 1 << 25  # bytes of random data for each second of a search: more takes too long to make
@@ -192,14 +193,18 @@ def tune(
     every = {k: _as_it_is(space, r, before[r]) for k, r in model.regions.items()}
     reached = {k: f for k, f in every.items() if k not in unreached} | dict(found.found)
     of_all = {key_of(c.region) for c in climbs} | known.book.found.keys()
-    _keep(reached, of_all, place, terms.seconds)
+    notes += [f"a worker is lost: {said}" for said in trials.lost]
+    if trials.is_gone:
+        notes.append(GONE)
+    else:
+        _keep(reached, of_all, place, terms.seconds)
     regions = tuple(_story(c, model.names[c.region], least, found, begun) for c in climbs)
     machine, dropped = measuring.machine(terms.threads)[:2], dict(search.dropped)
     return replace(
         _tuned(model, found, unreached),
         dropped=dropped,
         story=Story(monotonic() - begun, batches.count, machine, regions, dropped),
-        notes=(*notes, *(f"a worker is lost: {said}" for said in trials.lost)),
+        notes=tuple(notes),
     )
 
 

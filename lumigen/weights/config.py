@@ -19,14 +19,16 @@ Supported = Mapping[str, Collection[Any]]
 # keys of Hugging Face's config.json that are numbers wherever they stand
 _COUNTS = """
 d_model decoder_attention_heads decoder_ffn_dim decoder_layers encoder_attention_heads encoder_ffn_dim encoder_layers
-head_dim hidden_size intermediate_size max_position_embeddings max_source_positions max_target_positions n_ctx n_embd
-n_head n_inner n_layer n_positions num_attention_heads num_channels num_hidden_layers num_key_value_heads num_mel_bins
-sliding_window type_vocab_size vocab_size
+decoder_sparse_step head_dim hidden_size intermediate_size max_position_embeddings max_source_positions
+max_target_positions n_ctx n_embd n_head n_inner n_layer n_positions num_attention_heads
+num_channels num_hidden_layers num_key_value_heads num_mel_bins sliding_window type_vocab_size vocab_size
 """
 COUNTS = frozenset(_COUNTS.split())
 _NUMBERS = """
-attention_factor beta_fast beta_slow factor high_freq_factor layer_norm_eps layer_norm_epsilon low_freq_factor
-max_window_layers original_max_position_embeddings rms_norm_eps rope_theta
+attention_factor attn_logit_softcapping beta_fast beta_slow factor final_logit_softcapping high_freq_factor
+layer_norm_eps layer_norm_epsilon low_freq_factor max_window_layers moe_intermediate_size num_experts
+num_experts_per_tok num_local_experts original_max_position_embeddings partial_rotary_factor query_pre_attn_scalar
+rms_norm_eps rope_local_base_freq rope_theta
 """
 NUMBERS = frozenset(_NUMBERS.split())
 
@@ -80,15 +82,15 @@ def checked(
     said: Mapping[str, Any], file: Path, model_types: Collection[str], supported: Supported
 ) -> Config:
     """The configuration in `file`; BadWeightsFile where it says what is not supported."""
-    for table in (key.partition(".")[0] for key in supported if "." in key):
-        value = said.get(table)
+    for table in (key.rpartition(".")[0] for key in supported if "." in key):
+        value = _value(said, table)
         if value is not None and not isinstance(value, dict):
             why = f"its {table} is {str(value)[:80]}, where this model reads an object"
             remedy = "Write it as an object of keys and values, or pass another checkpoint."
             raise _refused(file, why, remedy)
     for key, values in {"model_type": model_types, **supported}.items():
         value = _value(said, key)
-        if value is not None and value not in values:
+        if value is not None and value not in values and not _are_among(value, values):
             wanted = f"where it is {_listed(values)}" if values else "that leaves it out"
             why = f"its {key} is {str(value)[:80]}, which this model does not compute"
             remedy = f"Pass a checkpoint {wanted}, or extend the model."
@@ -107,13 +109,17 @@ def _instead(key: str, value: object) -> str:
     return ""
 
 
+def _are_among(value: Any, values: Collection[Any]) -> bool:
+    """Whether it is a list of such values."""
+    return isinstance(value, list) and all(v in values for v in cast("list[Any]", value))
+
+
 def _value(said: Mapping[str, Any], key: str) -> Any:
-    """What is said of a key, of `table.key` in that table; None where nothing is."""
-    table, dot, inner = key.partition(".")
-    found = said.get(table)
-    if not dot:
-        return found
-    return cast("dict[str, Any]", found).get(inner) if isinstance(found, dict) else None
+    """What is said of a key, of `table.key` in that table, which may be in another; None where nothing is."""
+    found: Any = said
+    for part in key.split("."):
+        found = cast("Mapping[str, Any]", found).get(part) if isinstance(found, Mapping) else None
+    return found
 
 
 def _listed(values: Collection[Any]) -> str:

@@ -83,8 +83,8 @@ class Weights:
     def config_for(self, *model_types: str, supported: Supported | None = None) -> Config:
         """The configuration, for a model that computes checkpoints of these types.
 
-        `supported` has for keys (`key`, or `table.key`) the values that the model computes; a key that
-        is left out has the family's usual one. BadWeightsFile for a type or a value that is not among
+        `supported` has for keys (`key`, or `table.key`) the values that the model computes, each of a list; a
+        key that is left out has the family's usual one. BadWeightsFile for a type or a value that is not among
         them, and when a key is read that is not there.
         """
         return checked(self.config, self._config_file, model_types, supported or {})

@@ -224,7 +224,10 @@ def awq(g: WeightParts, config: Mapping[str, Any]) -> Packed:
 
 def compressed(g: WeightParts, config: Mapping[str, Any]) -> Packed:
     """Of `weight_packed` or `weight`, with `weight_scale`, and perhaps `weight_zero_point` and a scale of scales."""
-    del config
+    if _is_rotated(config.get("transform_config")):
+        raise g.wrong(
+            "its transform_config rotates activations as the model runs, as no model here"
+        )
     if "weight_global_scale" in g.parts:
         return _nvfp4(g)
     if "weight_packed" in g.parts:
@@ -232,6 +235,16 @@ def compressed(g: WeightParts, config: Mapping[str, Any]) -> Packed:
     if g.parts["weight"].kind in BYTES_8:
         return float8(g, "weight", "weight_scale")
     return int8(g, "weight", "weight_scale", "weight_zero_point")
+
+
+def _is_rotated(said: Any) -> bool:
+    """Whether anything but weights, which are stored rotated, is to be transformed; also where it is said otherwise."""
+    try:
+        groups = said["config_groups"].values() if said else ()
+        places = {a["location"] for scheme in groups for a in scheme["apply"]}
+    except (KeyError, TypeError, AttributeError):
+        return True
+    return not places <= {"weight_input", "weight_output"}
 
 
 def int8(g: WeightParts, part: str, scale: str, zero: str) -> Packed:

@@ -65,7 +65,6 @@ def read_tokenizer(file: Path, metadata: Mapping[str, Any]) -> Tokenizer | None:
             tokens,
             scores=_scores(keys, len(tokens)),
             normalize=(*prefix, TextStep("replace", " ", SPACE)),
-            unknown=ids["unknown"],
             byte_fallback=True,
         )
     elif pre in SPLITS:
@@ -87,6 +86,7 @@ def read_tokenizer(file: Path, metadata: Mapping[str, Any]) -> Tokenizer | None:
         bos=ids["bos"],
         eos=ids["eos"],
         pad=pad,
+        unknown=ids["unknown"],
         strip_space=prefixes,
         before=tuple(i for i in (ids["bos"],) if begins and i is not None),
         after=tuple(i for i in (ids["eos"],) if ends and i is not None),

@@ -1,8 +1,8 @@
 // Vectors of doubles beside those of floats: as many lanes, in two registers.
 //
 // So a loop over lanes may hold both, with one mask. The primitives and their meaning are those of simd.h and
-// vmath.h; sin, cos, power and mod go lane by lane. Largest errors in units in the last place: exp2 1.04,
-// log2 1.7.
+// vmath.h; sin, cos, power and mod go lane by lane. Largest errors found, in units in the last place: exp2
+// 0.81, log2 0.78 with fused multiply-add; 1.06 and 2.64 (near 1) without.
 #pragma once
 
 #include "lanes.h"

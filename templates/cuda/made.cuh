@@ -24,15 +24,22 @@ struct Pairs {
   uint32_t at[kLanes / 2];
 };
 
+// a * b + c, of pairs.
 template <class T>
-LUMIGEN_INLINE uint32_t add_pairs(uint32_t a, uint32_t b) {
+LUMIGEN_INLINE uint32_t multiply_pairs(uint32_t a, uint32_t b, uint32_t c) {
   uint32_t sum;
   if constexpr (std::is_same_v<T, bf16>) {
-    asm("add.rn.bf16x2 %0, %1, %2;" : "=r"(sum) : "r"(a), "r"(b));
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
   } else {
-    asm("add.rn.f16x2 %0, %1, %2;" : "=r"(sum) : "r"(a), "r"(b));
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
   }
   return sum;
+}
+// a + b: before sm_90 no instruction adds two of bf16.
+template <class T>
+LUMIGEN_INLINE uint32_t add_pairs(uint32_t a, uint32_t b) {
+  constexpr uint32_t kOnes = std::is_same_v<T, bf16> ? 0x3f803f80u : 0x3c003c00u;
+  return multiply_pairs<T>(a, kOnes, b);
 }
 
 // Pair i of bytes, each below what a float with these upper bits has as its last digits.
@@ -83,18 +90,6 @@ LUMIGEN_INLINE Pairs<T> pairs(Bytes<I> a, float more) {
     }
   }
   return out;
-}
-
-// a * b + c, of pairs.
-template <class T>
-LUMIGEN_INLINE uint32_t multiply_pairs(uint32_t a, uint32_t b, uint32_t c) {
-  uint32_t sum;
-  if constexpr (std::is_same_v<T, bf16>) {
-    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
-  } else {
-    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
-  }
-  return sum;
 }
 
 // A number as the sum of two of 16 bits, so that a product with both is rounded nearly once; of one that has

@@ -585,6 +585,19 @@ def test_bad_tokenizers_in_gguf(tmp_path: Path, name: str) -> None:
     assert wanted in str(caught.value)
 
 
+def test_what_is_unknown_to_merges_in_gguf(tmp_path: Path) -> None:
+    def fill(w: gguf.GGUFWriter) -> None:
+        w.add_tokenizer_model("gpt2")
+        w.add_tokenizer_pre("gpt-2")
+        w.add_token_list(["a", "b", "ab", "?"])
+        w.add_token_merges(["a b"])
+        w.add_unk_token_id(3)
+
+    ours = open_weights(write(tmp_path / "w.gguf", fill)).tokenizer
+    assert ours is not None
+    assert encode(ours, "abxa") == [2, 3, 0]
+
+
 def test_no_tokenizer_in_gguf(tmp_path: Path) -> None:
     assert open_weights(write(tmp_path / "w.gguf", lambda w: None)).tokenizer is None
 

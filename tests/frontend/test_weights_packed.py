@@ -41,6 +41,12 @@ def opened(folder: Path, said: dict[str, Any], tensors: Tensors) -> lg.Weights:
     return lg.open_weights(folder)
 
 
+def rotated(*places: str) -> dict[str, Any]:
+    """What compressed-tensors says of Hadamard transforms at these places."""
+    apply = [{"targets": ["Linear"], "location": place} for place in places]
+    return {"config_groups": {"R1": {"type": "hadamard", "apply": apply}}}
+
+
 def traced() -> lg.Traced:
     layer = nn.Linear(COLUMNS, ROWS, bias=False)
     model = lg.Model("packed", {NAME: layer})
@@ -124,6 +130,13 @@ BAD: dict[str, tuple[str, dict[str, Any], Callable[[Tensors], object], str]] = {
     "total of 0": (
         "nvfp4", CT, lambda t: t.update(weight_global_scale=np.zeros(1, np.float32)), "is 0, by which",
     ),
+    "rotated": (
+        "words4", CT | {"transform_config": rotated("weight_input", "input")}, lambda t: None,
+        "transform_config rotates activations",
+    ),
+    "odd rotation": (
+        "words4", CT | {"transform_config": [1]}, lambda t: None, "transform_config rotates",
+    ),
     "no state": ("nf4", BNB, lambda t: t.pop(STATE), "lacks weight.quant_state"),
     "state": ("nf4", BNB, lambda t: t.update({STATE: np.zeros(3, np.uint8)}), "must be JSON"),
     "block": (
@@ -144,6 +157,13 @@ BAD: dict[str, tuple[str, dict[str, Any], Callable[[Tensors], object], str]] = {
         r"layer.up.weight.scales\[3, 0\] is nan",
     ),
 }  # fmt: skip
+
+
+def test_weights_that_are_stored_rotated_are_read(tmp_path: Path) -> None:
+    _, make = CASES["words4"]
+    for said in (rotated("weight_input", "weight_output"), {"config_groups": {}}, None):
+        weights = opened(tmp_path, CT | {"transform_config": said}, make()[0])
+        assert weights.packed(f"{NAME}.weight") is not None
 
 
 @pytest.mark.parametrize("case", BAD)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import test_block_fold as folds
+import test_computed_operands as computed
 import test_product_pairs as pairs
 from device_cases import Case
 from shipped_programs import ship
@@ -22,7 +23,11 @@ OF_FOLDS = tuple(
     for n, k in ((1, 1), (3, 700), (65, 128), (130, 257), (300, 640))
 )
 OF_PAIRS = tuple({"few": n, "some": n, "many": n, "batch": min(n, 8)} for n in (1, 3, 17, 40, 64))
-TABLES = {"block_folds": (folds.FOLDED, OF_FOLDS), "product_pairs": (pairs.PAIRS, OF_PAIRS)}
+TABLES = {
+    "block_folds": (folds.FOLDED, OF_FOLDS),
+    "product_pairs": (pairs.PAIRS, OF_PAIRS),
+    "few_rows": (computed.HALVES, ({},)),
+}
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -245,6 +245,10 @@ def test_two_dims_may_be_one() -> None:
     model = lg.from_torch(Pair(), calls, dynamic_shapes=shapes, dims={"others": "rows"})
     ((_, graph),) = model.trace().entries
     assert [(d.name, d.hi) for d in graph.dims()] == [("rows", 6)]
+    shapes = [{0: Dim("rows", min=4, max=8)}, {0: Dim("others", max=3)}]
+    calls = (torch.randn(5, 4), torch.randn(2, 4))
+    with pytest.raises(BadArgument, match="rows cannot be one size with others"):
+        lg.from_torch(Pair(), calls, dynamic_shapes=shapes, dims={"others": "rows"})
 
 
 @pytest.mark.parametrize(

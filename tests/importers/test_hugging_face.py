@@ -312,6 +312,7 @@ def test_a_directory_is_a_model_in_python(llama: Path, gemma: Path) -> None:
     assert isinstance(model.sources(None), lg.Weights)
     checked = lg.check(model)
     assert {n: len(v) for n, v in checked.vectors.items()} == {"prefill": 3, "decode": 1}
+    assert {r.sizes for r in checked.rows} >= {"prefill, tokens=1", "decode"}
     assert all(r.difference <= CLOSE * max(r.greatest, 1) for r in checked.rows), checked.rows
     model = lg.from_hugging_face(gemma, {"sequence": (1, 8), "batch": 2}, {"way": "forward"})
     ((_, graph),) = model.trace().entries
@@ -325,6 +326,8 @@ def test_a_directory_is_a_model_in_python(llama: Path, gemma: Path) -> None:
     ):
         with pytest.raises(lg.UserError, match=says):
             from_hugging_face(llama, dims, options)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(lg.UserError, match="directory cannot be of type int"):
+        from_hugging_face(5)  # pyright: ignore[reportArgumentType]
 
 
 def test_an_entry_that_needs_another_first_has_no_original(tmp_path: Path) -> None:
@@ -549,6 +552,8 @@ def test_damage_is_seen_by_examples_too(
         ("gemma", "--set prefill=1", "Pass 2 tokens or more"),
         ("gemma", "--set batch=1", "there is no option batch; there are: length, prefill"),
         ("gemma", "--set way=forward --dim rows=4", "Pass one of batch, sequence"),
+        ("gemma", "--set way=forward --dim rows=1..4", "Pass one of batch, sequence"),
+        ("gemma", "--set way=forward --dim batch=99999999999999999999", "Pass at most 16777216"),
         ("gemma", "--set way=forward --dim sequence=1..41", "Pass at most 40, the positions"),
         ("gemma", "--set way=forward --set length=4", "Pass --dim NAME=1..64 for its sizes"),
     ],

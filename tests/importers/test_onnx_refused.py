@@ -251,6 +251,7 @@ def test_a_refused_model_writes_nothing(tmp_path: Path, monkeypatch) -> None:
         (("--dim", "batch=1..8", "--set", "image.2=1"), "there is no input image.2"),
         (("--dim", "batch=1..8", "--check", "--explain"), "one of the two"),
         (("--dim", "batch=1..8", "--check", "--dtype", "bf16"), "--dtype cannot be bf16"),
+        (("--dim", "batch=1..8", "--check", "--activations-dtype", "i8"), "Pass no --check"),
         (("--dim", "batch=1..8", "--trust"), "Pass it with a .pt2"),
     ],
 )

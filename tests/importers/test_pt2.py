@@ -135,6 +135,7 @@ def test_all_that_an_archive_has_is_listed(archive: Path, tmp_path: Path) -> Non
     ("options", "text"),
     [
         (["--set", "a=1"], "--set cannot be a"),
+        (["--set", "a=1", "--explain"], "--set cannot be a"),
         (["--explain", "--check"], "one of the two"),
         (["--explain"], "the dim x_dim0 cannot be without a greatest size"),
         (["--check", "--weights", "w.npz"], "the original has its own weights"),
@@ -190,6 +191,9 @@ def test_a_compiled_module_computes_what_pytorch_does(tmp_path: Path) -> None:
     shapes = [{0: Dim("batch", min=1, max=8)}]
     model = lg.from_torch(module, (torch.randn(3, 4),), dynamic_shapes=shapes, name="small_net")
     place = tmp_path / "small_net"
+    for rounding in ({"weights_dtype": "q8"}, {"activations_dtype": "i8"}):
+        with pytest.raises(lg.UserError, match="Pass none with check"):
+            lg.compile(model, output=place, check=True, **rounding)
     built = lg.compile(model, output=place, check=True)
     context = built.Model().context()
     for count in (1, 8):

@@ -61,6 +61,18 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
         "rope_scaling.type is dynamic",
         "default or linear or llama3 or yarn",
     ),
+    (
+        "llama",
+        {"rope_parameters": {"full_attention": {"rope_type": "dynamic", "rope_theta": 1e4}}},
+        "rope_parameters.full_attention.rope_type is dynamic",
+        "default or linear or llama3 or yarn",
+    ),
+    (
+        "llama",
+        {"layer_types": ["full_attention", "chunked_attention"]},
+        "layer_types is ['full_attention', 'chunked_attention']",
+        "sliding_attention or full_attention",
+    ),
     ("llama", {"no_rope_layers": [1, 0]}, "no_rope_layers is [1, 0]", "leaves it out"),
     ("llama", {"attention_multiplier": 0.1}, "attention_multiplier is 0.1", "leaves it out"),
     *(
@@ -128,6 +140,25 @@ def test_a_key_that_is_missing_is_named(
         f": [weights] {folder / 'config.json'} cannot be used: it has no {key}, which this model "
         f"reads. Pass a checkpoint whose model_type is {types}."
     )
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "wanted"),
+    [
+        ("attn_logit_softcapping", "x", "a number of at least 0"),
+        ("query_pre_attn_scalar", -1, "a number of at least 0"),
+        ("rope_local_base_freq", "1e4", "a number of at least 0"),
+        ("num_local_experts", "4", "a number of at least 0"),
+        ("decoder_sparse_step", 0, "an integer of at least 1"),
+    ],
+)
+def test_a_value_that_is_no_number_is_named(
+    key: str, value: Any, wanted: str, tmp_path: Path
+) -> None:
+    folder = save(tmp_path, {}, LLAMA | {key: value})
+    text = f"its {key} is {value}, where this model reads {wanted}. Write {wanted}"
+    with pytest.raises(errors.BadWeightsFile, match=re.escape(text)):
+        example("llama", folder)
 
 
 NEEDED = {

@@ -1,9 +1,9 @@
-// The instructions of AMX that templates/cpu/panel_amx.h uses, in plain C++, so that what they compute is tested on
-// every processor. For `-include` before anything else, with LUMIGEN_AMX defined.
+// The instructions of AMX that templates/cpu/panel_amx.h uses, in plain C++, so that what they compute is
+// tested on every processor. For `-include` before anything else, with LUMIGEN_AMX defined.
 //
-// As Intel's manual has them: products of even and of odd k are summed apart, from zero, rounded once each; then both
-// sums are added, and that to C. Denormals count as zero, as operands and as results. A register that is used while
-// none is configured, or another configuration than 16 rows of 64 bytes, ends the program.
+// As Intel's manual has them: products of even and of odd k are summed apart, from zero, rounded once each;
+// then both sums are added, and that to C. Denormals count as zero, as operands and as results. A register
+// that is used while none is configured, or another configuration than 16 rows of 64 bytes, ends the program.
 #pragma once
 
 #include <immintrin.h>
@@ -82,9 +82,10 @@ template <class A>
 inline void multiply_bytes(int c, int a, int b) {
   for (int m = 0; m < 16; m++)
     for (int n = 0; n < 16; n++) {
-      int32_t total;
+      uint32_t total;  // which wraps around
       std::memcpy(&total, &tile(c)[m][4 * n], sizeof total);
-      for (int k = 0; k < 64; k++) total += int32_t(A(tile(a)[m][k])) * int8_t(tile(b)[k / 4][4 * n + k % 4]);
+      for (int k = 0; k < 64; k++)
+        total += uint32_t(A(tile(a)[m][k]) * int8_t(tile(b)[k / 4][4 * n + k % 4]));
       std::memcpy(&tile(c)[m][4 * n], &total, sizeof total);
     }
 }

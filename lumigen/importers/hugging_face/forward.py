@@ -21,6 +21,7 @@ from lumigen.importers.torch.model import Called
 from lumigen.importers.torch.ports import model_name
 from lumigen.importers.torch.sizes import limits_of, symbols_of
 
+LARGEST = 1 << 24  # of the sizes of an example
 FIXED = 128  # tokens, or other steps of time, where torch.export fixes how many
 EXPORT = "lg.from_torch takes the module with example inputs of yours."
 
@@ -31,13 +32,15 @@ def forward_program(checkpoint: Checkpoint, module: Any, dims: Mapping[str, Boun
     `dims` has for a dim its least and greatest size, or the only one. BadArgument for others. A size that torch.export
     fixes, and that nobody gave, is one row, or a number of tokens.
     """
-    sizes: dict[str, Bounds] = {**ranges_of(checkpoint, module), **dims}
+    sizes: dict[str, Bounds] = {**ranges_of(checkpoint, module)}
     inputs = inputs_of(checkpoint, module, sizes)
     known = list(dict.fromkeys(d for i in inputs.values() for d in i.dims if d))
-    if unknown := [d for d in dims if d not in known]:
+    if unknown := [str(d) for d in dims if d not in known]:
         expected = f"one of {', '.join(known)}" if known else "none: its sizes are fixed"
         raise BadArgument(op="compile", name="--dim", value=", ".join(unknown), expected=expected)
-    _check_positions(module, dims)
+    _check_sizes(module, dims)
+    sizes |= dims
+    inputs = inputs_of(checkpoint, module, sizes)
     own = [d for d in known if d not in dims]  # sizes that nobody gave
     try:
         program = exported(checkpoint, module, inputs, sizes)
@@ -65,8 +68,13 @@ def forward_program(checkpoint: Checkpoint, module: Any, dims: Mapping[str, Boun
     )
 
 
-def _check_positions(module: Any, dims: Mapping[str, Bounds]) -> None:
-    """Tokens without a position would be computed as if they had none."""
+def _check_sizes(module: Any, dims: Mapping[str, Bounds]) -> None:
+    """Tokens without a position would be computed as if they had none, and an example has room in memory."""
+    for d, bounds in dims.items():
+        least = bounds if isinstance(bounds, int) else bounds[0]
+        if least > LARGEST:
+            expected = f"at most {LARGEST}, as torch.export runs the model with an example"
+            raise BadArgument(op="compile", name=f"--dim {d}", value=least, expected=expected)
     most, given = positions_of(module), dims.get("sequence", 1)
     longest = given if isinstance(given, int) else given[1]
     if most is not None and longest > most:

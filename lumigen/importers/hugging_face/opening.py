@@ -70,10 +70,19 @@ def from_hugging_face(
 ) -> Model:
     """The model of a directory of Hugging Face, traced, with its weights: what `lumigen compile DIR` compiles.
 
-    `dims` gives sizes of a model with the one entry `forward` their least and greatest number, or the only one;
-    `options` are those of `--set`: `way`, `length`, `prefill`, `program`, or those of the example's build(). Errors are
-    those of `open_checkpoint`, and BadArgument for what a way does not take.
+    `dims` gives sizes of a model with the one entry `forward` their least and greatest number, or the only one; of an
+    `lg.Dim` these two are taken. `options` are those of `--set`: `way`, `length`, `prefill`, `program`, or those of the
+    example's build(). Errors are those of `open_checkpoint`, and BadArgument for what a way does not take.
     """
+    if not isinstance(directory, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance]
+        value = f"of type {type(directory).__name__}"
+        raise fail(
+            BadArgument,
+            op="from_hugging_face",
+            name="directory",
+            value=value,
+            expected="the path of a directory",
+        )
     named: dict[str, Any] = {"dims": dims or {}, "options": options or {}}
     for name, given in named.items():
         if not isinstance(given, Mapping):

@@ -13,8 +13,15 @@ from typing import Any, cast
 
 import numpy as np
 
-from lumigen.errors import BadOnnxFile, DimsWithoutRange, UnknownOption, first_line
+from lumigen.errors import (
+    BadArgument,
+    BadOnnxFile,
+    DimsWithoutRange,
+    UnknownOption,
+    first_line,
+)
 from lumigen.frontend import Dim, Spec, spec
+from lumigen.frontend.trace import fail
 from lumigen.importers.onnx.kinds import NARROW
 from lumigen.importers.onnx.reading import numpy_type
 from lumigen.importers.onnx.values import Known, Value, held
@@ -139,7 +146,11 @@ def _size(name: str, given: Any) -> Any:
     """A number, or a Dim of that name."""
     if not isinstance(given, tuple | list):
         return given
-    low, high = (int(e) for e in cast("tuple[Any, Any]", given))
+    bounds = cast("tuple[Any, ...]", tuple(given))
+    if len(bounds) != 2:
+        value, expected = repr(bounds)[:80], "a number, or (least, greatest)"
+        raise fail(BadArgument, op="onnx", name=f"dim {name}", value=value, expected=expected)
+    low, high = bounds
     return low if low == high else Dim(name, low, high)
 
 

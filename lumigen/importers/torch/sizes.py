@@ -60,6 +60,11 @@ def dims_of(
     open_ended = {n: low for n, (low, high) in limits.items() if high is None and n not in given}
     if open_ended:
         raise no_bound(open_ended)
+    for name, (low, high) in limits.items():
+        if high is not None and low > high:
+            alike = ", ".join(n for n, end in same.items() if end == name)
+            value, expected = f"one size with {alike}", "sizes that the program may have alike"
+            raise fail(BadArgument, op="from_torch", name=name, value=value, expected=expected)
     dims = {name: dim_of(name, bounds, given.get(name)) for name, bounds in limits.items()}
     return {symbol: dims[name] for symbol, name in called.items()}
 

@@ -32,7 +32,7 @@ def few_lines(s: Contract, r: Renderer) -> Lines:
     part = ", ".join(count(r, i) for i in (s.m_lo, s.n_lo, s.k_lo, s.k_hi))
     each = ((s.acc, s.b), *s.more)
     lines: list[Lines | str] = [block_operand("a", s.a, s.m, s.k, s.element, r, parted=s.k)]
-    for number, ((acc, columns), name) in enumerate(zip(each, "bcdefgh", strict=False)):
+    for number, ((acc, columns), name) in enumerate(zip(each, "bc"[: len(each)], strict=True)):
         made, packed = _made_lines(name, columns, s.n, s.k, s.element, r)
         lines += [made, f"Accumulators<Tile> {acc};"]
         lines.append(f"contract<{number}>({acc}, a, {name}, Part{{{part}}}, {packed}, shared);")

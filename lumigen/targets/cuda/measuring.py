@@ -397,4 +397,5 @@ MEASURING = Measuring(
     workers=gpus,
     apart=True,  # no launch waits for the host
     open=lambda _threads, cold, number: CudaLane(number, cold=cold),
+    gpus=1,
 )

@@ -11,7 +11,7 @@ from functools import partial
 from lumigen.dtype import f64
 from lumigen.lower import block_fold, order, pipeline, scan, simt, stream
 from lumigen.lower.block_fold import runs_in_blocks
-from lumigen.lower.built import Built
+from lumigen.lower.built import Built, check
 from lumigen.lower.devices import Device
 from lumigen.lower.plan_region import slower_candidates
 from lumigen.lower.schedule_plan import blocks_compute, schedule_of_streaming
@@ -120,6 +120,7 @@ def _in_memory(build: Build, machine: StreamingGpu) -> Build:
 
 def _product(machine: StreamingGpu, plan: KernelPlan, sizes: Schedule) -> Built:
     """A product by matrices of simdgroups."""
+    check(sizes, (*pipeline.MATRIX_SITES, "parts_of"))
     per_simdgroup = MATRIX * sizes["warp_rows"], MATRIX * sizes["warp_columns"]
     whole = sizes["rows"] % per_simdgroup[0] == sizes["columns"] % per_simdgroup[1] == 0
     if not whole or sizes["depth"] % MATRIX or sizes["stages"] != 1 or sizes["parts_of"]:
@@ -129,6 +130,7 @@ def _product(machine: StreamingGpu, plan: KernelPlan, sizes: Schedule) -> Built:
 
 def _rows(machine: StreamingGpu, plan: KernelPlan, sizes: Schedule) -> Built:
     """A fold of the rows of a product, which a simdgroup has whole."""
+    check(sizes, block_fold.SITES)
     whole = not sizes["rows"] % (MATRIX * sizes["warps"]) and not sizes["step"] % MATRIX
     if not whole or sizes["depth"] % MATRIX or sizes["stages"] != 1:
         raise NotRealised("tiles are whole matrices of 8 by 8, in one stage")

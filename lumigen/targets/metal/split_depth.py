@@ -11,33 +11,16 @@ Metal promises no order between threadgroups before its version 3.2.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from lumigen.dtype import f32
-from lumigen.index import Axis, extent_of, ix
+from lumigen.index import Axis, extent_of
+from lumigen.lower.apart import in_parts
 from lumigen.lower.contract import Contraction, find_products
-from lumigen.lower.plan_region import (
-    Candidate,
-    Scheduled,
-    candidate,
-    candidates_of_blocks,
-)
+from lumigen.lower.plan_region import Candidate, Scheduled, candidate, candidates_of_blocks
 from lumigen.lower.sweeps import plan_sweeps
 from lumigen.machine import StreamingGpu
-from lumigen.names import fresh
 from lumigen.plan import RegionPlan
-from lumigen.region import (
-    Buffer,
-    Reduce,
-    Region,
-    Role,
-    Store,
-    free_axes,
-    map_expr,
-    read,
-    reduce,
-    substitute,
-)
+from lumigen.region import Reduce, Region
 from lumigen.targets.metal.machines import SPLIT_DEPTH
 
 
@@ -67,28 +50,13 @@ def split_depth(region: Region, machine: StreamingGpu) -> tuple[Region, Region] 
     count = parts_of(found, machine)
     if count < 2 or found.folds or not found.m_axes:
         return None
-    whole = found.reduce
-    long = max(whole.axes, key=lambda a: a.extent.estimate())
-    chunk = long.extent.const // count
-    name = fresh("parts0", {b.name for b in region.buffers()})
-    part = Axis(name.replace("parts", "part"), ix(count))
-    term = Axis(long.name, ix(chunk))
-    at = {long: ix(part) * chunk + term}
-    axes = tuple(term if a is long else a for a in whole.axes)
-    inside = tuple(c.substitute(at) for c in whole.where)
-    body = reduce(whole.monoid, axes, substitute(whole.body, at), f32, inside)
-    kept = tuple(a for a in store.axes if a in free_axes(whole))
-    dst = Buffer(name, Role.TEMP, (part.extent, *(a.extent for a in kept)), f32)
-    stored = Store(dst, (part, *kept), tuple(map(ix, (part, *kept))), body)
-    merged = reduce(whole.monoid, (part,), read(dst, stored.at), f32)
-    rest = replace(store, value=map_expr(store.value, {whole: merged}))
-    return Region((stored,), region.lines), Region((rest,), region.lines)
+    return in_parts(found, region, _longest(found.reduce), count)
 
 
 def parts_of(found: Contraction, machine: StreamingGpu) -> int:
     """As many parts, all of one length, as give each core something to do; 1 where the product is to stay whole."""
     whole: Reduce = found.reduce
-    long = max((a.extent for a in whole.axes), key=lambda e: e.estimate())
+    long = _longest(whole).extent
     if not long.is_const or whole.dtype is not f32:
         return 1
     m, n, batch = (extent_of(a).estimate() for a in (found.m_axes, found.n_axes, found.grid))
@@ -96,3 +64,7 @@ def parts_of(found: Contraction, machine: StreamingGpu) -> int:
     tiles = batch * -(-m // s.tile) * -(-n // s.tile)
     most = min(machine.multiprocessors // tiles, long.const // s.least, s.most)
     return next((count for count in range(most, 1, -1) if long.const % count == 0), 1)
+
+
+def _longest(whole: Reduce) -> Axis:
+    return max(whole.axes, key=lambda a: a.extent.estimate())

@@ -4,6 +4,7 @@
 #include "runtime/panel.h"
 #include "runtime/scalar.h"
 #include "runtime/simd.h"
+#include "runtime/tile.h"
 #include "runtime/vmath.h"
 
 namespace LUMIGEN_NS {
@@ -20,6 +21,7 @@ void k00_product_panel(const void* raw, int64_t task, char* scratch) {
   float* const a_tile = reinterpret_cast<float*>(scratch);  // 96 x 24
   float* const b_tile = reinterpret_cast<float*>(scratch + 9216);  // 24 x 144
   float* const c_tile = reinterpret_cast<float*>(scratch + 23040);  // 256 x 144
+  float* const columns = reinterpret_cast<float*>(scratch + 170496);  // 128 x 48
   const int64_t column_tile = task % column_tiles;
   const int64_t row_tile = (task / column_tiles) % row_tiles;
   const int64_t rows_each = 16 * ((rows - 1) / (16 * row_tiles)) + 16;
@@ -29,11 +31,12 @@ void k00_product_panel(const void* raw, int64_t task, char* scratch) {
   const int64_t n0 = column_tile * columns_each;
   const int64_t n1 = index_min(40, columns_each + n0);
   for (int64_t c = n0; c < n1; c += 128) {
-    for (int64_t k0 = 0; k0 < 24; ++k0) {
-      pack_runs<24>(b_tile + 144 * k0, w, c, n1, 40, [&](int64_t /*outer*/) {
-        return Run{k0, 0, 40};
+    for (int64_t n = c; n < n1; ++n) {
+      pack_runs<1>(columns + 48 * n - 48 * c, w, 0, 24, 24, [&](int64_t /*outer*/) {
+        return Run{24 * n, 0, 24};
       });
     }
+    transpose_tile(b_tile, 144, columns, 48, static_cast<int>(n1 - c), 24);
     for (int64_t band = m0; band < m1; band += 96) {
       pack_a(a_tile, x + 24 * band, 24, 1, static_cast<int>(index_min(band + 96, m1) - band), 24);
       multiply_direct_b(c_tile + 144 * band - 144 * m0, 144, a_tile, b_tile, 144,

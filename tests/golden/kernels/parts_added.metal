@@ -10,7 +10,7 @@ inline void run_k01_sum_simt(constant k01_sum_simt_args& args, threadgroup char*
   constexpr int kTeam = 32, kTeams = 1;  // threads that share a row, and how many rows at a time
   const int team_rank = thread_number % kTeam;
   const int team_number = thread_number / kTeam;
-  device const float* const parts0 = args.parts0;
+  device const float* const parts = args.parts;
   device uint16_t* const out = args.out;
   const int few = static_cast<int>(args.few);
   const int task = static_cast<int>(group_number);
@@ -18,7 +18,7 @@ inline void run_k01_sum_simt(constant k01_sum_simt_args& args, threadgroup char*
     for (int i0i1 = 32 * task + team_rank; i0i1 < index_min(32 * task + 32, 72 * few); i0i1 += kTeam) {
       float acc0 = 0.0f;
       for (int part0 = 0; part0 < 4; ++part0) {
-        acc0 = acc0 + parts0[72 * few * part0 + i0i1];
+        acc0 = acc0 + parts[72 * few * part0 + i0i1];
       }
       out[i0i1] = bf16_bits(max_ordered(acc0, 0.0f));
     }

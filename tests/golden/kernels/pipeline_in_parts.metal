@@ -11,7 +11,7 @@ inline void run_k00_product_pipeline(constant k00_product_pipeline_args& args, t
   const int own_row = first_row<Tile>(thread_number), own_column = first_column<Tile>(thread_number);
   device const uint16_t* const x = args.x;
   device const uint16_t* const w = args.w;
-  device float* const parts0 = args.parts0;
+  device float* const parts = args.parts;
   const int few = static_cast<int>(args.few);
   const int task = static_cast<int>(group_number);
   const int m0 = 8 * (task % ((few + 7) / 8));
@@ -42,7 +42,7 @@ inline void run_k00_product_pipeline(constant k00_product_pipeline_args& args, t
       const int n = n0 + own_column + column_of(part);
       if (m < few && n < 72) {
         const float total = element(acc, block, part);
-        parts0[72 * few * part0 + 72 * m + n] = total;
+        parts[72 * few * part0 + 72 * m + n] = total;
       }
     }
   }

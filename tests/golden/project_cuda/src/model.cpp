@@ -8,7 +8,7 @@ namespace {
 const int64_t scale_shape[] = {7};
 const int64_t shift_shape[] = {7};
 const int64_t proj_weight_shape[] = {20, 7};
-const Panels proj_weight_panels = {20, 7, 7, 1, 16, 0, false};
+const Panels proj_weight_panels = {20, 7, 7, 1, 16, 0, 1};
 const int64_t table_shape[] = {10, 7};
 
 const WeightSpec weight_table[] = {
