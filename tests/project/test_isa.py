@@ -19,7 +19,8 @@ NEEDS = {
     "baseline": {"sse4_2"},
     "avx2": AVX2,
     "avx512": AVX512,
-    "avx512_bf16": AVX512 | {"avx512_bf16"},
+    "avx512_vnni": AVX512 | {"avx512_vnni"},
+    "avx512_bf16": AVX512 | {"avx512_vnni", "avx512_bf16"},
 }
 AMD, INTEL = "AuthenticAMD", "GenuineIntel"
 
@@ -73,7 +74,7 @@ def test_one_that_is_forced_or_the_only_one_is_taken_wherever_it_runs(program, n
 
 def test_what_cannot_be_had_is_refused(program):
     assert (
-        "TEST_ISA is avx3, must be baseline, avx2, avx512, avx512_bf16 or amx."
+        "TEST_ISA is avx3, must be baseline, avx2, avx512, avx512_vnni, avx512_bf16 or amx."
         in (chosen(program, list(NEEDS), AMD, "avx3")[1])
     )
     said = chosen(program, ["baseline"], AMD, "avx512_bf16")[1]
