@@ -154,7 +154,9 @@ def _traced(function: F, *, required: bool) -> F:
             help="A size of an imported model: its least and its greatest, one number, or another size that it equals.",
         ),
         click.option(
-            "--trust", is_flag=True, help="Read a .pt2 that could run code, such as pickled weights."
+            "--trust",
+            is_flag=True,
+            help="Read a .pt2 that could run code, such as pickled weights.",
         ),
         click.option(
             "--weights",

@@ -222,7 +222,6 @@ SAID: dict[str, tuple[str, str]] = {
     "an operator": (r'("target": ")[^"]*', "is not an operator"),
     "the name of an input": (r'("name": ")x(?=")', "is not a name"),
     "the name of an argument": (r'("forward_arg_names": \[")[^"]*', "is not a name"),
-    "a tree": (r'("in_spec": ")(?=\[1)', "in its tree of inputs"),
 }
 
 
@@ -238,11 +237,7 @@ def test_no_text_runs_that_is_not_trusted(
         nonlocal count
         if not name.endswith("model.json"):
             return name, data
-        tree = json.dumps(json.dumps([1, {"type": "builtins.dict", "context": f'["{RUNS}"]'}]))[
-            1:-1
-        ]
-        put = f"{tree[:-1]}, " if what == "a tree" else RUNS
-        text, count = re.subn(pattern, lambda m: m.group(1) + put, data.decode())
+        text, count = re.subn(pattern, lambda m: m.group(1) + RUNS, data.decode())
         return name, text.encode()
 
     file = tmp_path / "net.pt2"
@@ -251,6 +246,23 @@ def test_no_text_runs_that_is_not_trusted(
     with pytest.raises(ModelFileError, match=f"not trusted, and .*{why}.*--trust"):
         from_pt2(file, {"x_dim0": (1, 8)}, trust=False)
     assert not (tmp_path / "mark").exists()
+
+
+def test_names_of_arguments_in_a_tree_are_names(whole: bytes, tmp_path: Path) -> None:
+    def change(name: str, data: bytes) -> tuple[str, bytes]:
+        if not name.endswith("model.json"):
+            return name, data
+        program = json.loads(data)
+        signature = program["graph_module"]["module_call_graph"][0]["signature"]
+        spec = json.loads(signature["in_spec"])
+        spec[1]["children_spec"][1]["context"] = json.dumps([RUNS])
+        signature["in_spec"] = json.dumps(spec)
+        return name, json.dumps(program).encode()
+
+    file = tmp_path / "net.pt2"
+    file.write_bytes(changed(whole, change))
+    with pytest.raises(ModelFileError, match="in its tree of inputs is not names"):
+        from_pt2(file, {"x_dim0": (1, 8)}, trust=False)
 
 
 @pytest.mark.parametrize("word", ["__enum__", "default_factory_module"])

@@ -13,7 +13,7 @@ int main(int count, char** arguments) {
   const char* dtype = arguments[4];
   const int32_t item = dtype[1] == '3' ? 4 : 2;
   const bool pairs = dtype[0] == 'B';
-  const Panels panels{n, k, k, 1, 16, 0, pairs};
+  const Panels panels{n, k, k, 1, 16, 0, pairs ? 2 : 1};
   const int64_t panel_bytes = (n + 15) / 16 * 16 * (pairs ? (k + 31) / 32 * 32 : k) * item;
   const WeightSpec specs[] = {
       {"w", "w", dtype, item, 2, shape, nullptr, "w", "", n * k * item},
