@@ -441,7 +441,7 @@ REFUSED = [
     ("run full/a.txt", "[run] full/a.txt cannot be used: it is no directory. Name a directory"),
     (
         "compile {digits} --isa sse",
-        "--isa cannot be sse. Pass baseline, avx2, avx512, avx512_bf16, amx",
+        "--isa cannot be sse. Pass baseline, avx2, avx512, avx512_vnni, avx512_bf16, amx",
     ),
     (
         "compile {digits} --target cuda:sm_90a --isa avx2",

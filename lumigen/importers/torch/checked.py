@@ -61,7 +61,7 @@ def read_checked(path: Path) -> Any:
         def read_bytes(self, name: str) -> bytes:
             if name.startswith(samples):
                 return b""
-            data: bytes = super().read_bytes(name)
+            data = bytes(reader.read_bytes(self, name))
             if name.startswith(models):
                 return checked_program(data)
             if name.endswith(".json") or name.rpartition("/")[2].startswith("archive_"):
