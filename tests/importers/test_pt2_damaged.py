@@ -216,6 +216,39 @@ def test_no_pickle_runs_that_is_not_trusted(whole: bytes, tmp_path: Path) -> Non
     assert not mark.exists()
 
 
+@pytest.mark.parametrize("name", ["x.json", "archive_x", "weight_0", "model_weights_config.json"])
+@pytest.mark.parametrize("kind", ["weights", "constants"])
+def test_no_pickle_runs_under_any_name(
+    name: str, kind: str, whole: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the archive says is pickled, or an object of its own, is not read, whatever it is called."""
+    monkeypatch.chdir(tmp_path)
+    file, mark = tmp_path / "net.pt2", tmp_path / "mark"
+    out = io.BytesIO()
+    torch.save(Pickled(mark), out)
+    config = f"{kind}/model_{kind}_config.json"
+    path = name if kind == "weights" else f"custom_obj_{name}"
+    payload = {"path_name": path, "is_param": False, "use_pickle": True, "tensor_meta": None}
+
+    def change(old: str, data: bytes) -> tuple[str, bytes]:
+        if not old.endswith(config):
+            return old, data
+        return old, json.dumps({"config": {"first.bias": payload}}).encode()
+
+    damaged = changed(whole, change)
+    if not config.endswith(path):
+        damaged = changed(damaged, entry(path, None))
+        top = zipfile.ZipFile(io.BytesIO(damaged)).namelist()[0].partition("/")[0]
+        held = io.BytesIO(damaged)
+        with zipfile.ZipFile(held, "a", zipfile.ZIP_STORED) as archive:
+            archive.writestr(f"{top}/data/{kind}/{path}", out.getvalue())
+        damaged = held.getvalue()
+    file.write_bytes(damaged)
+    with pytest.raises(ModelFileError, match="not trusted"):
+        from_pt2(file, {"x_dim0": (1, 8)}, trust=False)
+    assert not mark.exists()
+
+
 RUNS = "__import__('pathlib').Path('mark').touch()"
 SAID: dict[str, tuple[str, str]] = {
     "a size": (r'("expr_str": ")[^"]*', "is not a size"),

@@ -19,7 +19,8 @@ from typing import Any, cast
 
 NAME = re.compile(r"[\w.@-]{0,512}")
 OPERATOR = re.compile(
-    r"torch\.ops\.(aten|prims|higher_order|quantized_decomposed)\.[A-Za-z]\w*(\.\w+)?"
+    r"torch\.ops\.(aten|prims|quantized_decomposed)\.(?!from_file)[A-Za-z]\w*(\.\w+)?"  # that one maps files
+    r"|torch\.ops\.higher_order\.(cond|map_impl|scan|associative_scan|while_loop|wrap_with_\w+)"
     r"|_operator\.(getitem|add|sub|mul|floordiv|truediv|mod|neg|pow|eq|ne|lt|le|gt|ge|and_|or_|not_)"
     r"|math\.(ceil|floor|trunc|sqrt|pow)|torch\.sym_\w+"
 )
@@ -34,10 +35,9 @@ SIZE = re.compile(
 LONG_NUMBER = re.compile(r"\d{3}")
 # what names a module to import, in a tree of inputs
 IMPORTS = ("__enum__", "default_factory")
-KEPT = (
-    "stack_trace",
-    "nn_module_stack",
-)  # of what is said of a node: the lines of the user's source
+# of what is said of a node: the lines of the user's source
+KEPT = ("stack_trace", "nn_module_stack")
+PROGRAM = "model"  # as torch.export.save calls it
 MOST_SIZE = 2048  # characters of the text of a size
 
 
@@ -51,7 +51,16 @@ def read_checked(path: Path) -> Any:
         package: Any = import_module("torch.export.pt2_archive._package")
         names: Any = import_module("torch.export.pt2_archive.constants")
         load, reader = package._load_exported_programs, package.PT2ArchiveReader  # noqa: SLF001
-        models, samples = str(names.MODELS_DIR), str(names.SAMPLE_INPUTS_DIR)
+        handed_on: dict[str, Callable[[bytes], bytes]] = {
+            names.ARCHIVE_FORMAT_PATH: bytes,
+            names.ARCHIVE_VERSION_PATH: bytes,
+            names.MODELS_FILENAME_FORMAT.format(PROGRAM): checked_program,
+            names.WEIGHTS_CONFIG_FILENAME_FORMAT.format(PROGRAM): checked_payloads,
+            names.CONSTANTS_CONFIG_FILENAME_FORMAT.format(PROGRAM): checked_payloads,
+            names.SAMPLE_INPUTS_FILENAME_FORMAT.format(PROGRAM): lambda _: (
+                b""
+            ),  # then there are none
+        }
     except (ImportError, AttributeError) as e:
         raise HasToBeTrusted("this PyTorch reads archives only by unpickling") from e
 
@@ -59,20 +68,31 @@ def read_checked(path: Path) -> Any:
         """Gives no bytes of a pickle. What is not asked for here are tensors, which PyTorch maps."""
 
         def read_bytes(self, name: str) -> bytes:
-            if name.startswith(samples):
-                return b""
-            data = bytes(reader.read_bytes(self, name))
-            if name.startswith(models):
-                return checked_program(data)
-            if name.endswith(".json") or name.rpartition("/")[2].startswith("archive_"):
-                return data
-            raise HasToBeTrusted(f"its entry {name[:120]!r} is a pickle")
+            if name not in handed_on:
+                raise HasToBeTrusted(f"its entry {name[:120]!r} is a pickle, or of another program")
+            return handed_on[name](bytes(reader.read_bytes(self, name)))
 
     archive = Reader(str(path))
     programs = load(archive, archive.get_file_names(), None)
-    if "model" not in programs:
-        raise ValueError("it has no program of the name model")
-    return programs["model"]
+    if PROGRAM not in programs:
+        raise ValueError(f"it has no program of the name {PROGRAM}")
+    return programs[PROGRAM]
+
+
+def checked_payloads(data: bytes) -> bytes:
+    """What is said of the files of tensors. Written anew, so that no reader of pickles takes it for one."""
+    said: Any = json.loads(data)
+    match said:
+        case {"config": dict() as payloads}:
+            for name, payload in cast("dict[str, Any]", payloads).items():
+                match payload:
+                    case {"use_pickle": False}:
+                        pass
+                    case _:
+                        raise HasToBeTrusted(f"its tensor {name[:120]!r} is a pickle")
+        case _:
+            raise ValueError("it does not say which files its tensors are in")
+    return json.dumps(said).encode()
 
 
 def checked_program(data: bytes) -> bytes:
