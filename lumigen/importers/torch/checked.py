@@ -83,8 +83,8 @@ def checked_payloads(data: bytes) -> bytes:
     """What is said of the files of tensors. Written anew, so that no reader of pickles takes it for one."""
     said: Any = json.loads(data)
     match said:
-        case {"config": dict() as payloads}:
-            for name, payload in cast("dict[str, Any]", payloads).items():
+        case {"config": dict()}:
+            for name, payload in cast("dict[str, Any]", said["config"]).items():
                 match payload:
                     case {"use_pickle": False}:
                         pass
