@@ -373,7 +373,7 @@ class StreamTiles:
     least_parts: int
     most_parts: int  # since the merge takes a result from all of them in turn
     alone: int  # f32: of so many multiprocessors a block is alone
-    most_alone: int  # products that it has then at most
+    most_alone: int  # products that it has then at most, before what is inside of it is stored
 
 
 @dataclass(frozen=True)

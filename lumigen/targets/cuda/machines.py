@@ -124,7 +124,7 @@ STREAMS = StreamTiles(
     least_parts=4,
     most_parts=32,
     alone=8,
-    most_alone=1 << 21,
+    most_alone=1 << 18,
 )
 ROW_FOLDS = RowFoldTiles(
     one=((128, 128, 32, 4, 4), (64, 128, 64, 3, 4)),  # 32 rows of a warp read least for a product
