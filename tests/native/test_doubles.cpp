@@ -6,7 +6,7 @@
 #include <cstring>
 #include <memory>
 
-#include "check.h"
+#include "each_pair.h"
 
 using namespace LUMIGEN_NS;
 
@@ -14,10 +14,6 @@ static const double kValues[] = {0.0,    -0.0,    1.0,      -1.0,      0.5,   -0
                                  -3.7,   1e-310,  5e-324,   1e30,      -1e30, 2000.0, -2000.0,
                                  1023.9, -1074.0, INFINITY, -INFINITY, NAN,   7.0};
 static constexpr int kCount = sizeof kValues / sizeof kValues[0];
-
-static bool same(double a, double b) {
-  return std::memcmp(&a, &b, sizeof a) == 0 || (std::isnan(a) && std::isnan(b));
-}
 
 // Units in the last place between a result and the right one.
 static double units(double got, long double right) {
@@ -29,16 +25,7 @@ static double units(double got, long double right) {
 
 template <class F, class G>
 static void check_binary(F&& vector, G&& plain) {
-  for (int i = 0; i < kCount; i++)
-    for (int j = 0; j < kCount; j++) {
-      double x[kLanes], y[kLanes], z[kLanes];
-      for (int l = 0; l < kLanes; l++) {
-        x[l] = kValues[(i + l) % kCount];
-        y[l] = kValues[(j + 3 * l) % kCount];
-      }
-      store(z, vector(load(x, AllLanes{}), load(y, AllLanes{})), AllLanes{});
-      for (int l = 0; l < kLanes; l++) CHECK(same(z[l], plain(x[l], y[l])));
-    }
+  check_pairs<AllLanes, kLanes>(kValues, vector, plain);
 }
 
 static void check_arithmetic() {

@@ -10,13 +10,9 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "check.h"
+#include "each_pair.h"
 
 using namespace LUMIGEN_NS;
-
-static bool same(float a, float b) {
-  return std::memcmp(&a, &b, sizeof a) == 0 || (std::isnan(a) && std::isnan(b));
-}
 
 static const float kValues[] = {0.0f,  -0.0f,  1.0f,      -1.0f,   0.5f,     -0.5f,     1.5f,
                                 2.5f,  -2.5f,  3.7f,      -3.7f,   7.0f,     -7.0f,     1e-40f,
@@ -36,16 +32,7 @@ static void check_unary(F&& vector, G&& plain) {
 
 template <class F, class G>
 static void check_binary(F&& vector, G&& plain) {
-  for (int i = 0; i < kCount; i++)
-    for (int j = 0; j < kCount; j++) {
-      float x[kLanes], y[kLanes], z[kLanes];
-      for (int l = 0; l < kLanes; l++) {
-        x[l] = kValues[(i + l) % kCount];
-        y[l] = kValues[(j + 3 * l) % kCount];
-      }
-      store(z, vector(load(x, AllLanes{}), load(y, AllLanes{})), AllLanes{});
-      for (int l = 0; l < kLanes; l++) CHECK(same(z[l], plain(x[l], y[l])));
-    }
+  check_pairs<AllLanes, kLanes>(kValues, vector, plain);
 }
 
 static void check_arithmetic() {
