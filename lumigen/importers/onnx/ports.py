@@ -146,7 +146,7 @@ def _size(name: str, given: Any) -> Any:
     """A number, or a Dim of that name."""
     if not isinstance(given, tuple | list):
         return given
-    bounds = cast("tuple[Any, ...]", tuple(given))
+    bounds = tuple(cast("Sequence[Any]", given))
     if len(bounds) != 2:
         value, expected = repr(bounds)[:80], "a number, or (least, greatest)"
         raise fail(BadArgument, op="onnx", name=f"dim {name}", value=value, expected=expected)
