@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -19,13 +20,16 @@ from lumigen.index import Dim
 from lumigen.interp.graph import evaluate
 from lumigen.lower.assemble import CutUp, LoweredModel, assemble
 from lumigen.plan import Illegal
+from lumigen.schedule import Schedule
 from lumigen.search.book import Book, Found, book_of, key_of, text_of
 from lumigen.search.bounded import TRIALS, bounded, corners
 from lumigen.search.choice import Choice, beginnings, near
 from lumigen.search.climb import Climb, Space
+from lumigen.search.clock import Clock
 from lumigen.search.jobs import Job, Timed
 from lumigen.search.models import Search, model_of
 from lumigen.search.story import as_text
+from lumigen.search.tune import Searched, found_in
 from lumigen.targets.cpu.device import CPU
 
 ROWS = lg.Dim("rows", 1, 64, typical=32)
@@ -191,6 +195,62 @@ def test_a_bound_is_where_both_were_measured(most: int, bound: int | None) -> No
     assert found[REGION].schedules == FIRST.schedules
     assert {d[ROWS] for d in trials.seen} == {1, 5}
     assert bounded(Search(make, trials), [climb], TRIALS - 1) == {}, "no time"
+
+
+class SeenAgain(MadeUp):
+    """The same with a third choice, a `little` faster everywhere; on other data two of a region may be `wrong`."""
+
+    is_over = False
+
+    def __init__(self, fast: Choice, little: Choice, *, wrong: bool) -> None:
+        super().__init__(fast, 7)
+        self.little, self.wrong = little, wrong
+
+    def build(self, models: Any, **_: Any) -> list[Job]:
+        return [replace(j, samples={"entry": tuple(SAMPLES)}) for j in super().build(models)]
+
+    def run(self, job: Job) -> Timed:
+        schedules = {k.name: k.schedule for k in self.models[id(job.programs[0])].kernels}
+        (samples,) = job.samples.values()
+        seconds = {name: [0.0] * len(samples) for name in schedules}
+        for place, dims in enumerate(samples):
+            (launch,) = job.programs[0].chosen(dims)
+            seconds[launch.kernel][place] = self.taken(schedules[launch.kernel], dims[ROWS])
+        run = tuple(map(sum, zip(*seconds.values(), strict=True)))
+        is_wrong = self.wrong and job.data == 1 and len(schedules) > 1
+        times = {name: tuple(t) for name, t in seconds.items()}
+        return Timed(times, run, ("entry",) if is_wrong else (), 0.0)
+
+    def taken(self, schedule: Schedule, rows: int) -> float:
+        is_little = schedule in self.little.schedules
+        return self.seconds(rows, is_fast=schedule in self.fast.schedules) * (1 - 0.1 * is_little)
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_two_choices_take_the_place_of_one_when_they_are_confirmed(wrong: bool) -> None:
+    fast = legal(4)[0].bounded[0][1]
+    space = Space(CPU, (), (), SAMPLES)
+    little = next(
+        c
+        for c in near(FIRST, REGION, CPU)
+        if c != fast
+        and not isinstance(
+            space.realised(replace(c, bounded=(((("rows", 5),), fast),)), REGION), Illegal
+        )
+    )
+    trials: Any = SeenAgain(fast, little, wrong=wrong)
+    make = partial(model_of, CutUp.of(ENTRIES, CPU, f32, ()), CPU)
+    times = [
+        tuple(trials.taken(c.schedules[0], d[ROWS]) for d in SAMPLES) for c in (FIRST, little, fast)
+    ]
+    climb = Climb(REGION, space, FIRST, times[0], times[0])
+    climb.found(little, times[1])
+    climb.found(fast, times[2])
+    model = Searched(CPU, make({}), make, {key_of(REGION): REGION}, {})
+    clock = Clock(monotonic() + 60.0, 1, 0, trial=0.01)
+    (found,) = found_in(Search(make, trials), model, [climb], Book({}), clock, 1).found.values()
+    both = replace(little, bounded=(((("rows", 5),), fast),))
+    assert found.choice == (little if wrong else both)
 
 
 def test_corners_are_those_of_the_dims_of_an_entry() -> None:

@@ -7,7 +7,7 @@ seen, and what is wrong or not faster there is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
@@ -25,7 +25,7 @@ from lumigen.region import Region
 from lumigen.search import winners
 from lumigen.search.batches import TrialBatches
 from lumigen.search.book import NOTHING, Book, Found, key_of, plan_key
-from lumigen.search.bounded import bounded
+from lumigen.search.bounded import TRIALS, bounded
 from lumigen.search.choice import Choice, candidate_of
 from lumigen.search.climb import Climb, Rank, Space, Times, is_better, mean
 from lumigen.search.clock import Clock
@@ -49,6 +49,8 @@ CONFIRMED, ENOUGH = 5, 3  # runs of what was found and of the heuristic's in alt
 DATA = 1 << 25  # bytes of random data for each second of a search: more takes too long to make
 TRIAL = 1 / 60  # of a search's time that a trial may take, if that depends on the dims
 WHOLE_LOSS = 0.01  # of a model's time that is noise
+# Trials that find two choices of a region, at two bounds, and confirm them; the part of a search that they may take.
+PAIRED, OF_PAIRS = 2 * TRIALS + 2 * ENOUGH + 1, 0.1
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ class Tuned:
 
 
 @dataclass(frozen=True)
-class _Searched:
+class Searched:
     """A model as it is searched: by the heuristic, its regions by key, what their kernels are called."""
 
     device: Device
@@ -126,7 +128,7 @@ class _Searched:
         dtype: DType,
         features: Collection[str],
         flips: Flips,
-    ) -> _Searched:
+    ) -> Searched:
         device = remembering(TARGETS[target.name].device)
         cut = CutUp.of(entries, device, dtype, target.architectures, None, flips)
         make = partial(model_of, cut, device)
@@ -137,7 +139,7 @@ class _Searched:
             plain.kernels, key=lambda k: k.name in run
         )  # those that run have the last word
         names = {k.of: k.name for k in order if k.of is not None}
-        return _Searched(device, plain, make, regions, names)
+        return Searched(device, plain, make, regions, names)
 
 
 def tune(
@@ -157,7 +159,7 @@ def tune(
     """
     begun, notes = monotonic(), list[str]()
     clock = Clock(begun + terms.seconds - terms.spent, terms.threads, 2 * ENOUGH + 1)
-    model = _Searched.of(entries, target, dtype, measuring.features(), flips)
+    model = Searched.of(entries, target, dtype, measuring.features(), flips)
     place = winners.Kept.of(measuring, terms.threads, model.regions, cold=terms.cold)
     known = winners.known(place, terms.seconds, notes.append)
     if known.are_of_today and len(known.book.found) == len(model.regions):
@@ -181,14 +183,12 @@ def tune(
 
         trials.end = clock.end
         batches = TrialBatches(search, climbs, clock, said)
+        for_pairs = _reserved(clock, trials.samples, terms.seconds)
         batches.run()
         trials.end = inf
         trials.alone()
-        chosen = {c.region: c.best for c in climbs if is_better(c.seconds, c.before)}
-        old = faster(known.book).found
-        chosen |= bounded(search, climbs, clock.trials())
-        chosen |= {r: old[k].choice for k, r in model.regions.items() if k in old}
-        found = _confirmed(search, chosen, terms.seed + 1, clock, model.device)
+        clock.after -= for_pairs
+        found = found_in(search, model, climbs, known.book, clock, terms.seed + 1)
     unreached = {key_of(c.region): model.names[c.region] for c in climbs if c.tried == 0}
     every = {k: _as_it_is(space, r, before[r]) for k, r in model.regions.items()}
     reached = {k: f for k, f in every.items() if k not in unreached} | dict(found.found)
@@ -282,7 +282,7 @@ def _found(choice: Choice, region: Region, device: Device, seconds: float, befor
     return Found(choice, seconds, before, plan_key(candidate))
 
 
-def _tuned(model: _Searched, found: Book, unreached: Mapping[str, str]) -> Tuned:
+def _tuned(model: Searched, found: Book, unreached: Mapping[str, str]) -> Tuned:
     """What comes of a search; a region that was not reached is not remembered as searched."""
     book = faster(found)
     named = {model.names[model.regions[k]]: f for k, f in book.found.items()}
@@ -295,7 +295,7 @@ def faster(book: Book) -> Book:
 
 
 def _begin(
-    search: Search, model: _Searched, clock: Clock, seconds: float, measuring: Measuring
+    search: Search, model: Searched, clock: Clock, seconds: float, measuring: Measuring
 ) -> Mapping[Region, Times]:
     """The seconds of all regions by the heuristic, at dims at which a trial leaves time for many others."""
     trials = search.trials
@@ -315,7 +315,7 @@ def _begin(
     return of_regions(model.plain, again or timed)
 
 
-def _second(search: Search, model: _Searched, clock: Clock, samples: Samples) -> Timed | None:
+def _second(search: Search, model: Searched, clock: Clock, samples: Samples) -> Timed | None:
     """What a second run of the model at these dims takes, as the first one makes its data; None: it does not run."""
     (job,) = search.trials.build([model.plain])
     timed = None if job is None else search.trials.begin(replace(job, samples=samples))
@@ -346,7 +346,41 @@ def _climbs(
     return out
 
 
-def _confirmed(search: Search, chosen: Choices, data: int, clock: Clock, device: Device) -> Book:
+def found_in(
+    search: Search, model: Searched, climbs: Sequence[Climb], known: Book, clock: Clock, data: int
+) -> Book:
+    """What is confirmed: the best choice of each region first, then two of one where dims differ."""
+    old = faster(known).found
+    chosen = {c.region: c.best for c in climbs if is_better(c.seconds, c.before)}
+    chosen |= {r: old[k].choice for k, r in model.regions.items() if k in old}
+    single = confirmed(search, chosen, data, clock, model.device)
+    pairs = bounded(search, climbs, clock.trials())
+    if not pairs:
+        return single
+    both = {r: single.found[k].choice for k, r in model.regions.items() if k in single.found}
+    paired = confirmed(search, both | pairs, data, clock, model.device)
+    return better_of(single, paired, map(key_of, pairs))
+
+
+def _reserved(clock: Clock, samples: Samples, seconds: float) -> int:
+    """Trials that are set aside for two choices of a region: none where dims do not differ or they take too long."""
+    count = PAIRED if any(len(distinct(each)) > 1 for each in samples.values()) else 0
+    count = count if count * clock.trial <= seconds * OF_PAIRS else 0
+    clock.after += count
+    return count
+
+
+def better_of(single: Book, paired: Book, keys: Iterable[str]) -> Book:
+    """The single choices, but for the regions of these keys that were confirmed as two and gain more as such."""
+    found = dict(single.found)
+    for key in keys:
+        pair, one = paired.found.get(key), single.found.get(key)
+        if pair is not None and (one is None or pair.gain > one.gain):
+            found[key] = pair
+    return Book(found)
+
+
+def confirmed(search: Search, chosen: Choices, data: int, clock: Clock, device: Device) -> Book:
     """What gives the same as the heuristic's on other data, and is faster beside it, alone and in the whole."""
     (job,) = search.trials.build([search.make({})])
     if not chosen or job is None or search.trials.begin(replace(job, data=data)) is None:
