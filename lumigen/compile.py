@@ -7,7 +7,7 @@ everything that can be refused has been.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -43,6 +43,7 @@ from lumigen.identity import compilation_key, graph_hash
 from lumigen.kernel_source import kernel_source
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
+from lumigen.lower.flips import HEURISTIC
 from lumigen.lower.prepare import Prepared, prepare
 from lumigen.lower.retype import retype
 from lumigen.model_weights import (
@@ -124,10 +125,10 @@ def lower_model(
         try:
             lowered = lowered_to(prepared, target, dtype, at.trail, book)
         except LoweringFailed:
-            if not book.flipped:
+            if book.flips == HEURISTIC:
                 raise
             at.say(f"decisions of the schedules are left out: {UNPLANNED}")
-            book = replace(book, flipped={})
+            book = book.without_flips
             lowered = lowered_to(prepared, target, dtype, at.trail, book)
     if book.found and not book.matches(k.of for k in lowered.kernels):
         at.say("no region of the model is in the schedules: all run as without them")

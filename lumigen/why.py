@@ -127,9 +127,8 @@ def _reason(rule: Callable[..., object] | None) -> str:
 def _space(whole: _Whole, region: Region) -> Iterator[str]:
     """What the region could run as: the first that is legal is what it does without a search."""
     schedules = whole.compilation.schedules
-    book = {**schedules.shipped, **schedules.found}
     taken = schedules.pick(whole.device, region, region) is not None
-    chosen = book[key_of(region)].choice if taken else None
+    chosen = schedules.choice(whole.device, region) if taken else None
     yield "Its space, in order; the first legal one is the heuristic's:"
     for choice in beginnings(region, whole.device):
         built = _built(whole, region, choice)

@@ -221,7 +221,7 @@ class SeenAgain(MadeUp):
         times = {name: tuple(t) for name, t in seconds.items()}
         return Timed(times, run, ("entry",) if is_wrong else (), 0.0)
 
-    def taken(self, schedule: Schedule, rows: int) -> float:
+    def taken(self, schedule: Schedule | None, rows: int) -> float:
         is_little = schedule in self.little.schedules
         return self.seconds(rows, is_fast=schedule in self.fast.schedules) * (1 - 0.1 * is_little)
 

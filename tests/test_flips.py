@@ -22,10 +22,11 @@ from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.lower.flips import HEURISTIC
 from lumigen.progress import Stages
-from lumigen.search import flipping, host
+from lumigen.search import flipping, host, winners
+from lumigen.search import shipped as shipped_module
 from lumigen.search.asked import asked_for
-from lumigen.search.book import Book, book_of, key_of, text_of
-from lumigen.search.flipping import as_book, flips_of
+from lumigen.search.book import Book, book_of, by_kind, key_of, text_of
+from lumigen.search.flipping import flips_of
 from lumigen.search.jobs import Timed
 from lumigen.search.tune import Terms
 from lumigen.target import HOST
@@ -56,7 +57,7 @@ def merged(x: Any, w: Any) -> Any:
 
 def lowered(entries: Any, flip: tuple[str, str]) -> LoweredModel | None:
     try:
-        return assemble(entries, CPU, flips=Book({}, flipped=as_book([flip])).flips)
+        return assemble(entries, CPU, flips=Book({}, flipped=by_kind([flip])).flips)
     except LoweringFailed:
         return None
 
@@ -115,7 +116,7 @@ def test_a_file_of_flips_alone_is_taken_as_far_as_plans_run_it(
     plain = lower_model(traced, {})
     (flip, *_) = flips_of(plain.graphs[GRAPH_PASSES[-1].__name__], CPU, lg.f32)
     file = tmp_path / "schedules.json"
-    file.write_text(text_of(Book({}, flipped=as_book([flip]))), encoding="utf-8")
+    file.write_text(text_of(Book({}, flipped=by_kind([flip]))), encoding="utf-8")
     asked = partial(lower_model, traced, {}, stages, schedules=asked_for(HOST, None, file).book)
     assert len(asked().lowered.kernels) < len(plain.lowered.kernels)
     assert not stages.said
@@ -179,3 +180,26 @@ def test_a_flip_stays_if_entries_are_faster_and_right(
     monkeypatch.setattr(flipping, "trials_of", None)
     assert search(Terms(60.0, 1)) == taken, "remembered for the day"
     assert search(Terms(5.0, 1)) == {}, "a short search has no time for it"
+    exported = winners.everything(host.MEASURING, 1).flipped
+    assert exported == {kind: tuple(sorted(keys)) for kind, keys in taken.items()}
+
+
+def test_what_came_with_lumigen_is_taken_without_being_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = entries_of(normed, **BOTH)
+    flips = by_kind(flips_of(entries, CPU, lg.f32)[:1])
+    (tmp_path / "cpu.json").write_text(text_of(Book({}, flipped=flips)), encoding="utf-8")
+    monkeypatch.setenv("LUMIGEN_CACHE", str(tmp_path))
+    model = lg.Model("shipped")
+    model.entry(**BOTH)(normed)
+    plain = lower_model(model.trace(), {})
+    monkeypatch.setattr(shipped_module, "BOOKS", tmp_path)
+    made = lower_model(model.trace(), {})
+    assert len(made.lowered.kernels) < len(plain.lowered.kernels)
+    assert made.schedules.is_empty, "so no project has it as a file"
+    assert made.schedules.without_flips.flips == HEURISTIC
+    short = flipping.flipped(entries, HOST, host.MEASURING, lg.f32, Terms(5.0, 1))
+    assert short == flips, "a search that has no time for flips goes on from there"
+    others = entries_of(moments, x=lg.spec(ROWS, 8))
+    assert not flipping.flipped(others, HOST, host.MEASURING, lg.f32, Terms(5.0, 1))

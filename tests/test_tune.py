@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -235,6 +235,10 @@ def climbed(wrong: frozenset[str] = frozenset()) -> dict[Region, Climb]:
     return {c.region: c for c in climbs}
 
 
+def backwards(_region: Region, features: Sequence[Any]) -> Sequence[int]:
+    return range(len(features))[::-1]
+
+
 def test_a_climb_finds_the_best_of_the_sizes() -> None:
     for region, climb in climbed().items():
         assert climb.seconds <= climb.before
@@ -243,6 +247,18 @@ def test_a_climb_finds_the_best_of_the_sizes() -> None:
             sum(MadeUp.cost(s) for s in c.schedules) for c in (first, climb.best, *others(region))
         ]
         assert reached[1] <= min(reached) / (1 - GAIN)
+
+
+def test_what_was_faster_elsewhere_is_tried_first() -> None:
+    for region in regions_of(entries_of()):
+        space, first, legal = Space(CPU, (), (), [{ROWS: 32}]), next(beginnings(region, CPU)), 0
+        for choice in [*others(region)][-2:]:
+            known = (replace(first, first=99), first, choice)
+            climb = Climb(region, space, first, (1.0,), (1.0,), known=known, rank=backwards)
+            found = climb.next()
+            assert found == choice, "what is not legal, or the heuristic's, has no turn"
+            legal += 1
+        assert legal == 2
 
 
 def test_a_wrong_choice_is_dropped_and_the_others_of_its_trial_stay() -> None:

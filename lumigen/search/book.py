@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any
 
@@ -26,6 +26,7 @@ from lumigen.search.choice import Choice, candidate_of, dims_of
 from lumigen.search.story import Story
 
 FORMAT = 1
+Flip = tuple[str, str]  # a field of Flips, and the key of the region that it is of
 KINDS = tuple(f.name for f in fields(Flips))  # of flips, as a file calls them
 NO_CHOICE = (  # of what says none
     ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError,
@@ -51,7 +52,7 @@ class Found:
 class Book:
     """What regions run as, by `key_of`; others run as the heuristic says. `story` is of the search that found it.
 
-    `shipped` ones came with lumigen: they are asked after the others, and are no part of its text.
+    What is `shipped` came with lumigen: it is asked after the book's own, and is no part of its text.
 
     `algebra` says by which numerics the model was rewritten before; empty: it was not. `flipped` are the keys of
     canonical regions of which a decision is not the heuristic's, by the fields of Flips.
@@ -59,25 +60,38 @@ class Book:
 
     found: Mapping[str, Found]
     story: Story | None = field(default=None, compare=False, repr=False)
-    shipped: Mapping[str, Found] = field(default_factory=dict[str, Found])
+    shipped: Book | None = None
     algebra: str = ""
     flipped: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
     @property
     def flips(self) -> Flips:
         """The decisions about whole graphs that are not the heuristic's."""
-        return Flips(**{kind: partial(self._has, kind) for kind in self.flipped})
+        both = by_kind(self.every_flip())
+        return Flips(**{kind: partial(_has, frozenset(keys)) for kind, keys in both.items()})
 
-    def _has(self, kind: str, canonical: Region) -> bool:
-        return key_of(canonical) in self.flipped[kind]
+    def every_flip(self) -> list[Flip]:
+        """With those that came with lumigen."""
+        own = [(kind, key) for kind, keys in self.flipped.items() for key in keys]
+        return own if self.shipped is None else [*own, *self.shipped.every_flip()]
+
+    @property
+    def without_flips(self) -> Book:
+        """The choices of regions alone."""
+        shipped = None if self.shipped is None else self.shipped.without_flips
+        return replace(self, flipped={}, shipped=shipped)
+
+    def choice(self, device: Device, canonical: Region) -> Choice | None:
+        """What a region runs as; None where nothing is said, or it stands for another plan by now."""
+        found = self.found.get(key_of(canonical))
+        if found is None:
+            return None if self.shipped is None else self.shipped.choice(device, canonical)
+        return found.choice if _is_still(found, canonical, device) else None
 
     def pick(self, device: Device, canonical: Region, named: Region) -> Candidate | None:
         """The candidate that a region runs as; None where the book has none that is legal."""
-        key = key_of(canonical)
-        found = self.found.get(key, self.shipped.get(key))
-        if found is None or not _is_still(found, canonical, device):
-            return None
-        return candidate_of(found.choice, named, device)
+        choice = self.choice(device, canonical)
+        return None if choice is None else candidate_of(choice, named, device)
 
     def matches(self, regions: Iterable[Region | None]) -> bool:
         """Whether it says anything of one of these canonical regions."""
@@ -95,6 +109,18 @@ class Book:
 
 
 NOTHING = Book({})
+
+
+def by_kind(flips: Iterable[Flip]) -> Mapping[str, tuple[str, ...]]:
+    """The keys of regions, as a book has them."""
+    out: dict[str, tuple[str, ...]] = {}
+    for kind, key in flips:
+        out[kind] = (*out.get(kind, ()), key)
+    return out
+
+
+def _has(keys: frozenset[str], canonical: Region) -> bool:
+    return key_of(canonical) in keys
 
 
 def plan_key(found: Candidate) -> str:

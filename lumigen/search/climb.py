@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations, islice
+from itertools import chain, combinations, islice
 from math import exp, inf, log
 from random import Random
 from time import monotonic
@@ -142,6 +142,7 @@ class Climb:
     end: float = inf  # on the clock of `monotonic`, when no more choices are looked at
     rank: Rank = unranked
     seed: int = 0
+    known: Sequence[Choice] = ()  # that were faster elsewhere or before: they go first
     asked: int = 0
     tried: int = 0
     alike: int = 0
@@ -158,7 +159,7 @@ class Climb:
         self.first = self.best
         self._looked_at(self.best)
         self.kept.append((mean(self.before), self.best))
-        self.left = beginnings(self.region, self.space.device)
+        self.left = chain(self.known, beginnings(self.region, self.space.device))
         self.begun = False
         self.stages = iter((self._near_the_best, self._bred))
 
@@ -169,7 +170,8 @@ class Climb:
             return None
         self.asked += 1
         order = self.rank(self.region, [f for _, f in self.waiting])
-        place = 0 if self.asked % UNRANKED == 0 else order[0]
+        is_known = self.waiting[0][0] in self.known
+        place = 0 if is_known or self.asked % UNRANKED == 0 else order[0]
         return self.waiting.pop(place)[0]
 
     def _fill(self) -> None:

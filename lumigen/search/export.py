@@ -20,7 +20,7 @@ def exported(target: str) -> Book:
         name = f"export for {row.text}"
         raise BadArgument(op="tune", name=name, value="made here", expected=lacking)
     book = faster(winners.everything(measuring, os.cpu_count() or 1))
-    if not book.found:
+    if book.is_empty:
         value = "written, as no search on this machine has found a faster kernel"
         expected = "it after one that has: lumigen compile MODEL.py --tune 2m"
         raise BadArgument(op="tune", name="export", value=value, expected=expected)

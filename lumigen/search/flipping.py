@@ -23,12 +23,13 @@ from lumigen.measuring import Measuring
 from lumigen.passes import Entries
 from lumigen.region import Region
 from lumigen.search import winners
-from lumigen.search.book import KINDS, Book, Found, key_of
+from lumigen.search.book import KINDS, Book, Flip, Found, by_kind, key_of
 from lumigen.search.choice import Choice
 from lumigen.search.climb import Times, is_better, mean
 from lumigen.search.equal import trials_of
 from lumigen.search.jobs import Job
 from lumigen.search.remembering import remembering
+from lumigen.search.shipped import shipped
 from lumigen.search.trial import Trials
 from lumigen.search.tune import Terms
 from lumigen.target import TARGETS
@@ -41,13 +42,14 @@ RUNS = 3  # of a flip and of what was best before, in alternation
 HOPELESS = 1.2  # times as long, in one run, which no noise makes up for
 
 
-Flip = tuple[str, str]  # a field of Flips, and the key of the region that it is of
-
-
 def flips_of(
-    entries: Entries, device: Device, dtype: DType, architectures: tuple[str, ...] = ()
+    entries: Entries,
+    device: Device,
+    dtype: DType,
+    architectures: tuple[str, ...] = (),
+    given: frozenset[Flip] = frozenset(),
 ) -> list[Flip]:
-    """The decisions that can be taken the other way, in the order in which they are tried."""
+    """The decisions that can be taken the other way, in the order in which they are tried: those `given` first."""
     asked: dict[Flip, None] = {}
 
     def heard(kind: str) -> Asked:
@@ -66,50 +68,54 @@ def flips_of(
             size = prod(d.estimate() for d in b.dims) * b.dtype.itemsize
             sizes[key_of(region)] = sizes.get(key_of(region), 0) + size
     cuts = [("inlined", key) for key in sorted(sizes, key=lambda key: (-sizes[key], key))]
-    of_kind = {kind: [f for f in (*cuts, *asked) if f[0] == kind] for kind in KINDS}
+    order = sorted((*cuts, *asked), key=lambda flip: flip not in given)
+    of_kind = {kind: [f for f in order if f[0] == kind] for kind in KINDS}
     return [flip for kind in KINDS for flip in of_kind[kind][: MOST[kind]]]
 
 
 def flipped(
     entries: Entries, target: Target, measuring: Measuring, dtype: DType, terms: Terms
 ) -> Mapping[str, tuple[str, ...]]:
-    """What is not as the heuristic says, as a book has it; what that was is remembered for the day."""
-    if terms.seconds < LONG:
+    """What is not as the heuristic says, as a book has it; what that was is remembered for the day.
+
+    A search that has no time for this takes what came with lumigen; others try that first.
+    """
+    given, is_long = frozenset(shipped(target).every_flip()), terms.seconds >= LONG
+    if not is_long and not given:
         return {}
     device = remembering(TARGETS[target.name].device)
-    flips = flips_of(entries, device, dtype, target.architectures)
+    flips = flips_of(entries, device, dtype, target.architectures, given)
+    if not is_long:
+        return by_kind(f for f in flips if f in given)
     key = f"flipped {dtype.name}"
-    model = [key, target.text, *(f"{kind} {region}" for kind, region in flips)]
+    model = [key, target.text, *map(" ".join, flips)]
     place = winners.Kept.of(measuring, terms.threads, model, cold=terms.cold)
     found = winners.known(place, terms.seconds)
     if key in found.book.found and found.are_of_today:
         number = found.book.found[key].choice.first
-        return as_book(f for i, f in enumerate(flips) if number >> i & 1)
+        return by_kind(f for i, f in enumerate(flips) if number >> i & 1)
     plain = _lowered(entries, device, dtype, target, ())
     if plain is None or not flips:
         return {}
     with trials_of(plain, target, measuring, terms) as trials:
-        taken, now, before = _flipped(trials, entries, device, dtype, target, plain, flips, terms)
+        tried, now, before = _flipped(trials, entries, device, dtype, target, plain, flips, terms)
+    taken = [f for f, is_taken in tried.items() if is_taken]
     if before:
-        number = sum(1 << i for i, f in enumerate(flips) if f in taken)
-        kept = Found(Choice(number, (), ()), mean(now), mean(before))
-        winners.keep({}, {key: kept}, place, terms.seconds)
-    return as_book(taken)
 
+        def kept(number: int) -> Found:
+            return Found(Choice(number, (), ()), mean(now), mean(before))
 
-def as_book(flips: Iterable[Flip]) -> Mapping[str, tuple[str, ...]]:
-    """The keys of regions by kind."""
-    out: dict[str, tuple[str, ...]] = {}
-    for kind, key in flips:
-        out[kind] = (*out.get(kind, ()), key)
-    return out
+        whole = kept(sum(1 << i for i, f in enumerate(flips) if f in taken))
+        each = {" ".join(f): kept(int(is_taken)) for f, is_taken in tried.items()}
+        winners.keep(each, {key: whole}, place, terms.seconds)
+    return by_kind(taken)
 
 
 def _lowered(
     entries: Entries, device: Device, dtype: DType, target: Target, flips: Iterable[Flip]
 ) -> LoweredModel | None:
     """The model by the heuristic, less these; None where no plan runs what is left of its regions."""
-    chosen = Book({}, flipped=as_book(flips)).flips
+    chosen = Book({}, flipped=by_kind(flips)).flips
     try:
         return CutUp.of(entries, device, dtype, target.architectures, None, chosen).lowered()
     except LoweringFailed:
@@ -125,23 +131,25 @@ def _flipped(
     plain: LoweredModel,
     flips: Sequence[Flip],
     terms: Terms,
-) -> tuple[tuple[Flip, ...], Times, Times]:
-    """The flips that stay, the time with them and without; no times where the model does not run."""
+) -> tuple[Mapping[Flip, bool], Times, Times]:
+    """Which flips were tried, and stay; the time with them and without; no times where the model does not run."""
     end = monotonic() + terms.seconds * SHARE
     (best,) = trials.build([plain], end - monotonic())
     first = None if best is None else trials.begin(best)
     if best is None or first is None:
-        return (), (), ()
-    taken, now = tuple[Flip, ...](), first.run
+        return {}, (), ()
+    tried, now = dict[Flip, bool](), first.run
     for flip in flips:
         if monotonic() >= end:
             break
+        taken = (f for f, is_taken in tried.items() if is_taken)
         model = _lowered(entries, device, dtype, target, (*taken, flip))
         (job,) = (None,) if model is None else trials.build([model], end - monotonic())
         times = None if job is None else _beside(trials, best, job)
+        tried[flip] = False
         if job is not None and times is not None and is_better(*times):
-            taken, best, now = (*taken, flip), job, times[0]
-    return taken, now, first.run
+            tried[flip], best, now = True, job, times[0]
+    return tried, now, first.run
 
 
 def _beside(trials: Trials, best: Job, other: Job) -> tuple[Times, Times] | None:

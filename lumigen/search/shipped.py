@@ -17,7 +17,7 @@ BOOKS = Path(__file__).parent / "books"
 
 def shipped(target: Target) -> Book:
     """A book in which nothing but shipped choices are; none of a target that was not searched."""
-    return Book({}, shipped=_read(BOOKS / f"{target.text.replace(':', '-')}.json").found)
+    return Book({}, shipped=_read(BOOKS / f"{target.text.replace(':', '-')}.json"))
 
 
 @remembered

@@ -37,6 +37,7 @@ from lumigen.search.least import least_of, probed
 from lumigen.search.models import Choices, Search, Seen, model_of, of_regions
 from lumigen.search.remembering import remembering
 from lumigen.search.samples import MUCH, distinct, samples_of, typical
+from lumigen.search.shipped import shipped
 from lumigen.search.story import Attempt, RegionStory, Story
 from lumigen.search.trial import Trials
 from lumigen.target import TARGETS
@@ -174,7 +175,8 @@ def tune(
         workers = Workers(tasks_at_once(model.device.machine, terms.threads), limits)
         space = Space(model.device, target.architectures, measuring.features(), dims, workers)
         history = History(place.machine, before)
-        climbs = _climbs(before, space, known.book, clock.end, history.order, terms.seed)
+        earlier = (winners.known(place, 0.0).book, shipped(target))
+        climbs = _climbs(before, space, known.book, clock.end, history.order, terms.seed, earlier)
 
         def said(count: int) -> None:
             history.keep(climbs)
@@ -291,7 +293,7 @@ def _tuned(model: Searched, found: Book, unreached: Mapping[str, str]) -> Tuned:
 
 def faster(book: Book) -> Book:
     """The choices that are faster than the heuristic's."""
-    return Book({key: f for key, f in book.found.items() if f.seconds < f.before})
+    return replace(book, found={k: f for k, f in book.found.items() if f.seconds < f.before})
 
 
 def _begin(
@@ -330,9 +332,18 @@ def _second(search: Search, model: Searched, clock: Clock, samples: Samples) -> 
 
 
 def _climbs(
-    before: Mapping[Region, Times], space: Space, known: Book, end: float, rank: Rank, seed: int
+    before: Mapping[Region, Times],
+    space: Space,
+    known: Book,
+    end: float,
+    rank: Rank,
+    seed: int,
+    earlier: Sequence[Book],
 ) -> list[Climb]:
-    """A search of each region that takes a share of the time and is not known, the longest first."""
+    """A search of each region that takes a share of the time and is not known, the longest first.
+
+    What it runs as by an `earlier` book is tried first.
+    """
     total = [sum(each) for each in zip(*before.values(), strict=True)]
     order = sorted(before.items(), key=lambda item: -item[1][0])
     out: list[Climb] = []
@@ -342,7 +353,9 @@ def _climbs(
         )
         if share >= SHARE and key_of(region) not in known.found:
             first = space.first(region)
-            out.append(Climb(region, space, first, seconds, seconds, share, end, rank, seed))
+            each = [c for b in earlier if (c := b.choice(space.device, region)) is not None]
+            made = Climb(region, space, first, seconds, seconds, share, end, rank, seed, each)
+            out.append(made)
     return out
 
 
@@ -357,8 +370,10 @@ def found_in(
     pairs = bounded(search, climbs, clock.trials())
     if not pairs:
         return single
-    both = {r: single.found[k].choice for k, r in model.regions.items() if k in single.found}
-    paired = confirmed(search, both | pairs, data, clock, model.device)
+    both: Choices = {
+        r: single.found[k].choice for k, r in model.regions.items() if k in single.found
+    }
+    paired = confirmed(search, {**both, **pairs}, data, clock, model.device)
     return better_of(single, paired, map(key_of, pairs))
 
 

@@ -10,7 +10,16 @@ from datetime import date
 
 from lumigen.measuring import Measuring
 from lumigen.resources import lumigen_version
-from lumigen.search.book import NO_CHOICE, Book, Found, found_of, object_of
+from lumigen.search.book import (
+    KINDS,
+    NO_CHOICE,
+    Book,
+    Flip,
+    Found,
+    by_kind,
+    found_of,
+    object_of,
+)
 from lumigen.search.database import asked
 
 
@@ -72,10 +81,21 @@ def known(place: Kept, budget: float, say: Callable[[str], None] = _nothing) -> 
 
 
 def everything(measuring: Measuring, threads: int) -> Book:
-    """What all searches on this machine have found."""
+    """What all searches on this machine have found, with the decisions about graphs that stayed."""
     query = "select region, found from winner where machine = ?"
     values = (machine_of(measuring, threads, cold=False),)
-    return _read(asked(lambda db: db.execute(query, values).fetchall()))
+    found = _read(asked(lambda db: db.execute(query, values).fetchall())).found
+    flips = {key: _flip_of(key) for key in found}
+    taken = [f for key, f in flips.items() if f is not None and found[key].choice.first]
+    return Book(
+        {k: f for k, f in found.items() if flips[k] is None}, flipped=by_kind(sorted(taken))
+    )
+
+
+def _flip_of(key: str) -> Flip | None:
+    """What a row is of that `flipping` has kept; None of a region's."""
+    kind, _, region = key.partition(" ")
+    return (kind, region) if kind in KINDS else None
 
 
 def _read(rows: Iterable[tuple[str, str]], say: Callable[[str], None] = _nothing) -> Book:
