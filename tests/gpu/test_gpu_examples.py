@@ -49,8 +49,6 @@ BERT = {
 }
 MORE_OF_VIT = {"num_channels": 3, "layer_norm_eps": 1e-12, "hidden_act": "gelu"}
 WHISPER = {**test_whisper.SIZES, "activation_function": "gelu"}
-GPT2 = {"layer_norm_epsilon": 1e-5, "activation_function": "gelu_new"}
-LLAMA = {"rms_norm_eps": 1e-6, "model_type": "llama"}
 
 
 def texts(parts: tuple[tuple[int, int], ...], ids: np.ndarray) -> list[tuple[str, dict[str, Any]]]:
@@ -70,8 +68,10 @@ def embedding() -> list[tuple[str, dict[str, Any]]]:
     return [("embed", {"input_ids": ids, "attention_mask": mask})]
 
 
-# example, configuration, calls one after the other
-CASES: dict[str, tuple[str, dict[str, Any], list[tuple[str, dict[str, Any]]]]] = {
+# example, configuration or the class of transformers that writes one of these sizes, calls one after the other
+CASES: dict[
+    str, tuple[str, dict[str, Any] | tuple[str, dict[str, Any]], list[tuple[str, dict[str, Any]]]]
+] = {
     "minilm": ("minilm", BERT, embedding()),
     "vit": (
         "vit",
@@ -87,14 +87,18 @@ CASES: dict[str, tuple[str, dict[str, Any], list[tuple[str, dict[str, Any]]]]] =
         ],
     ),
     **{
-        name: (
-            folder,
-            (GPT2 if folder == "gpt2" else {**LLAMA, "model_type": name}) | sizes,
-            texts(test_decoders.PARTS, test_decoders.IDS),
-        )
-        for name, (folder, _, _, sizes) in test_decoders.MODELS.items()
+        name: (folder, (config, sizes), texts(test_decoders.PARTS, test_decoders.IDS))
+        for name, (folder, _, config, sizes) in test_decoders.MODELS.items()
     },
 }
+
+
+def written(config: dict[str, Any] | tuple[str, dict[str, Any]]) -> dict[str, Any]:
+    if isinstance(config, dict):
+        return config
+    transformers = pytest.importorskip("transformers", reason="it writes the configuration")
+    name, sizes = config
+    return getattr(transformers, name)(**sizes).to_dict()
 
 
 class OnGPU:
@@ -133,7 +137,7 @@ def test_an_example_is_what_the_interpreter_says(
 ) -> None:
     folder, config, calls = CASES[name]
     labels = {"classifier.bias": np.zeros(7, np.float32)}  # which say how many there are
-    traced, _ = example(folder, save(tmp_path, labels, config))
+    traced, _ = example(folder, save(tmp_path, labels, written(config)))
     weights = random_weights(traced)
     exact = Interpreted(traced, weights)
     context = OnGPU(traced, weights, dtype, target, tmp_path / "project")

@@ -47,7 +47,7 @@ OnMetal = examples.OnGPU
 def loaded(name: str, folder: Path, **options: str) -> tuple[lg.Traced, Mapping[str, Any]]:
     place, config, _ = examples.CASES[name]
     labels = {"classifier.bias": np.zeros(7, np.float32)}  # which say how many there are
-    traced, _ = example(place, save(folder, labels, config), **options)
+    traced, _ = example(place, save(folder, labels, examples.written(config)), **options)
     return traced, random_weights(traced)
 
 
