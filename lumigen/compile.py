@@ -59,6 +59,7 @@ from lumigen.quantise import quantised
 from lumigen.recall import recall, remember
 from lumigen.search.asked import SCHEDULES, asked_for
 from lumigen.search.book import NOTHING, Book, text_of
+from lumigen.search.crew import Crew
 from lumigen.search.shipped import shipped
 from lumigen.summary import Summary, summary_again, summary_of, to_remember
 from lumigen.target import HOST, TARGETS, parse_target
@@ -212,6 +213,7 @@ def compile_project(
     schedules: str | Path | None = None,
     seed: int | None = None,
     cold: bool = False,
+    crew: Crew | None = None,
     numerics: str | None = None,
     isa: str | None = None,
 ) -> Summary:
@@ -219,8 +221,8 @@ def compile_project(
 
     What the model has of f32 in memory is stored as `dtype`. With `embed` the library contains the weights.
     `tune` is how many seconds kernels are searched for on this machine, on random data of `seed`, with caches that
-    are `cold` before each launch or as they are; `schedules` a file that says what was found. `numerics` bounds the
-    rules of the algebra: strict, default or fast.
+    are `cold` before each launch or as they are, by a `crew` of processes; `schedules` a file that says what was
+    found. `numerics` bounds the rules of the algebra: strict, default or fast.
     `originals` are what the program gives that the model was imported from: further tests of its entries.
     `isa` builds kernels for one instruction set of all that the project has, `native` for the best of this processor.
     Where the target's own compiler is missing the project is not built, and `note` says so.
@@ -231,7 +233,7 @@ def compile_project(
         weights = {name: named_array("compile", name, a) for name, a in weights.items()}
     refuse(traced, place, row, weights, dtype, build=build, embed=embed, isa=isa)
     at = stages or Stages()
-    asked = asked_for(row, tune, schedules, seed, cold=cold, numerics=numerics)
+    asked = asked_for(row, tune, schedules, seed, cold=cold, crew=crew, numerics=numerics)
     chosen = {"target": row.text, "dtype": dtype.name, **(options or {}), **asked.options}
     if originals:
         chosen["check"] = "original"

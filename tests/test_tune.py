@@ -401,6 +401,27 @@ def run(x):
 """
 
 
+MATRIX = """
+import lumigen as lg
+
+layer = lg.nn.Linear(32, 8)
+model = lg.Model("matrix", layer)
+
+
+@model.entry(x=lg.spec(4, 32))
+def run(x):
+    return layer(x)
+"""
+
+
+def test_a_search_is_of_what_compile_stores() -> None:
+    """One list of options, in which nothing of a search or of how weights are stored is of one command alone."""
+    commands = [cli.lumigen.commands[name] for name in ("compile", "tune")]
+    both = [{p.name: p.to_info_dict() for p in command.params} for command in commands]
+    for name in ("weights_dtype", "keep", "activations_dtype", "seed", "cold", "crew", "numerics"):
+        assert both[0][name] == both[1][name]
+
+
 @pytest.mark.slow
 def test_the_command_searches_with_several_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -422,12 +443,17 @@ def test_the_command_searches_with_several_workers(
         (["model.py", "--seed", "-1"], "[tune] seed"),
         (["model.py", "--time", "0s"], "[tune] time"),
         (["model.py", "--workers", "4096"], "workers"),
+        ([MATRIX, "--weights-dtype", "q99"], "q99"),
+        ([MATRIX, "--weights-dtype", "q8", "--keep", "none"], "none"),
+        ([MATRIX, "--activations-dtype", "i4"], "i4"),
     ],
 )
 def test_what_the_command_cannot_do_is_refused(
-    told: list[str], says: str, capsys: pytest.CaptureFixture[str]
+    told: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run(["tune", *told]) == 1
+    file = tmp_path / "model.py"
+    file.write_text(MATRIX, encoding="utf-8")
+    assert cli.run(["tune", *(str(file) if t == MATRIX else t for t in told)]) == 1
     assert says in capsys.readouterr().err
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import click
 
-from lumigen.activations import rounded, said
 from lumigen.algebra.egraph import is_here
 from lumigen.algebra.numerics import Numerics
 from lumigen.algebra.variants import bounded
@@ -25,6 +24,9 @@ from lumigen.cli.options import (
     load,
     quiet_option,
     refuse_settings,
+    search_options,
+    stored,
+    stored_options,
     traced_options,
 )
 from lumigen.cli.terminal import progress, result, result_json, say, table
@@ -39,7 +41,7 @@ from lumigen.original import check as compared
 from lumigen.page import page_of, write_page
 from lumigen.printer.amount import duration, number, size
 from lumigen.progress import Stages
-from lumigen.quantise import bits_of, each, quantised, worst
+from lumigen.search.crew import Crew
 from lumigen.search.equal import LACKING, described, proposed
 from lumigen.summary import Summary
 from lumigen.target import parse_target
@@ -88,49 +90,18 @@ def new(name: str, as_json: bool) -> None:
     type=Duration(),
     help="Search for faster kernels on this machine for so long: 90s, 2m, 1h.",
 )
-@click.option(
-    "--seed",
-    metavar="NUMBER",
-    type=int,
-    help="With --tune: which random data is computed with, 0 to 1048576.",
-)
-@click.option(
-    "--cold",
-    is_flag=True,
-    help="With --tune: measure each kernel with caches that have nothing of what it reads.",
-)
-@click.option(
-    "--numerics",
-    type=click.Choice([n.value for n in Numerics]),
-    help="Which equal programs may be chosen: of the same bits (strict), of other roundings (default, with --tune), "
-    "or equal as real numbers (fast).",
-)
+@search_options
 @click.option(
     "--schedules",
     metavar="FILE",
     help="Take what a search has found, the schedules.json of its project, without one.",
 )
-@click.option(
-    "--weights-dtype",
-    metavar="FORMAT",
-    help="Store matrices of weights in few bits, as q8, q4, q4a-64 or q5-row; f32: as floats.",
-)
+@stored_options
 @click.option(
     "--errors",
     "with_errors",
     is_flag=True,
     help="With --weights-dtype: say of each matrix how far it is from its floats.",
-)
-@click.option(
-    "--keep",
-    multiple=True,
-    metavar="NAME",
-    help="A weight that is floats, a part of its name or a pattern.",
-)
-@click.option(
-    "--activations-dtype",
-    metavar="DTYPE",
-    help="i8: round the rows that integer weights multiply to 8 bits, so that the products are of integers.",
 )
 @click.option(
     "--explain",
@@ -160,6 +131,7 @@ def compile_command(
     tune: float | None,
     seed: int | None,
     cold: bool,
+    crew: Crew | None,
     numerics: str | None,
     schedules: str | None,
     weights_dtype: str | None,
@@ -185,21 +157,14 @@ def compile_command(
         with stages.stage("trace"):
             model, opened, way, check_of = load(model_file, settings, weights, dims, trust=trust)
         checked = _checked(model, check_of, stages, as_json=as_json) if check else None
-        traced, lines = model.trace(), list[str]()
-        if weights_dtype or activations_dtype or opened is not None:
-            with stages.stage("quantise"):
-                found = quantised(traced, opened, weights_dtype, keep)
-                whole = rounded(found.traced, activations_dtype)
-            traced, opened = whole.traced, found.weights
-            lines = [worst(found.errors, weights_dtype or ""), bits_of(found.packed)]
-            lines.append(said(found.packed if opened is not None else {}, whole))
-            lines += each(found.errors) if with_errors else []
+        given = (weights_dtype, keep, activations_dtype)
+        found = stored(model.trace(), opened, *given, stages, with_errors=with_errors)
         summary = compile_project(
-            traced,
+            found.traced,
             directory=Path(output) if output else None,
             target=target,
             options={f"set.{key}": value for key, value in (*settings, *_texts(dims))},
-            weights=opened,
+            weights=found.weights,
             dtype=BY_NAME[dtype],
             build=build,
             embed=embed_weights,
@@ -210,10 +175,11 @@ def compile_command(
             schedules=schedules,
             seed=seed,
             cold=cold,
+            crew=crew,
             numerics=numerics,
             isa=isa,
         )
-    for note in filter(None, (way, *lines, *stages.said)):
+    for note in filter(None, (way, *found.lines, *stages.said)):
         say(f"note: {note}")
     _say_notes(summary, weights or model_file)
     if as_json:
@@ -384,6 +350,7 @@ def to_paste(s: Summary) -> tuple[tuple[str, str], ...]:
 
 @click.command(epilog=example("show model.py --kernel k00_panel"))
 @traced_options
+@stored_options
 @click.option(
     "--after",
     type=click.Choice(FORMS),
@@ -418,6 +385,9 @@ def show(
     dims: Dims,
     trust: bool,
     dtype: str,
+    weights_dtype: str | None,
+    keep: tuple[str, ...],
+    activations_dtype: str | None,
     after: str | None,
     kernel: str | None,
     algebra: bool,
@@ -440,7 +410,8 @@ def show(
         stages = Stages(listener)
         with stages.stage("trace"):
             model, opened, way, _ = load(model_file, settings, weights, dims, trust=trust)
-            traced = quantised(model.trace(), opened, None).traced
+        given = (weights_dtype, keep, activations_dtype)
+        traced = stored(model.trace(), opened, *given, stages).traced
         if html is not None:
             options = {"target": row.text}
             compilation = lower_model(traced, options, stages, row, dtype=BY_NAME[dtype])

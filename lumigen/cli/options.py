@@ -11,18 +11,24 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import click
 import numpy as np
 
+from lumigen.activations import rounded, said
+from lumigen.algebra.numerics import Numerics
 from lumigen.cli.opened import read_array
 from lumigen.errors import BadArgument
-from lumigen.frontend import Model, load_model_file
+from lumigen.frontend import Model, Traced, load_model_file
 from lumigen.importers.hugging_face import Opened, checked, is_checkpoint, open_checkpoint
 from lumigen.importers.onnx import from_onnx
 from lumigen.importers.torch import from_pt2
 from lumigen.model_weights import DTYPES
 from lumigen.original import Checked, Difference, kept
+from lumigen.progress import Stages
+from lumigen.quantise import bits_of, each, quantised, worst
+from lumigen.search.crew import Crew
 from lumigen.target import HOST
 from lumigen.weights import Array, Weights, open_weights
 
 DIGITS = 18  # of a size: numbers of 64 bits
+MOST_DIGITS = 6  # of a count of workers
 MOST_THREADS = 4096
 IMPORTED = (".onnx", ".pt2")
 
@@ -78,6 +84,20 @@ class Duration(click.ParamType[float]):
         if text[-1:] not in self.units or not text[:-1].isdecimal() or len(text) > DIGITS:
             self.fail(f"{value!r} is not of the form 90s, 2m or 1h.", param, ctx)
         return int(text[:-1]) * self.units[text[-1]]
+
+
+class CrewOption(click.ParamType[Crew]):
+    """`2` or `ray://HOST:PORT`."""
+
+    name = "count|ray://host:port"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Crew:
+        text = str(value)
+        if text == "ray" or text.startswith("ray://"):
+            return Crew(address=text)
+        if not text.isdecimal() or len(text) > MOST_DIGITS or int(text) == 0:
+            self.fail(f"{value!r} is neither a count nor ray://HOST:PORT.", param, ctx)
+        return Crew(int(text))
 
 
 class SizesOption(click.ParamType[dict[str, int]]):
@@ -177,6 +197,62 @@ def _traced(function: F, *, required: bool) -> F:
     return function
 
 
+def stored_options(function: F) -> F:
+    """What `compile`, `tune` and `show` take to say how weights lie in memory."""
+    for option in (
+        click.option(
+            "--activations-dtype",
+            metavar="DTYPE",
+            help="i8: round the rows that integer weights multiply to 8 bits, so that the products are of integers.",
+        ),
+        click.option(
+            "--keep",
+            multiple=True,
+            metavar="NAME",
+            help="A weight that is floats, a part of its name or a pattern.",
+        ),
+        click.option(
+            "--weights-dtype",
+            metavar="FORMAT",
+            help="Store matrices of weights in few bits, as q8, q4, q4a-64 or q5-row; f32: as floats.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def search_options(function: F) -> F:
+    """What `compile --tune` and `tune` take to say how to search."""
+    for option in (
+        click.option(
+            "--numerics",
+            type=click.Choice([n.value for n in Numerics]),
+            help="Which equal programs may be chosen: of the same bits (strict), of other roundings (default, in a "
+            "search), or equal as real numbers (fast).",
+        ),
+        click.option(
+            "--workers",
+            "crew",
+            type=CrewOption(),
+            help="In a search: how many processes measure at the same time, on a GPU each, or the cluster of Ray that "
+            "does; by default 1.",
+        ),
+        click.option(
+            "--cold",
+            is_flag=True,
+            help="In a search: measure each kernel with caches that have nothing of what it reads.",
+        ),
+        click.option(
+            "--seed",
+            metavar="NUMBER",
+            type=int,
+            help="In a search: which random data is computed with, 0 to 1048576.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
 def run_options(function: F) -> F:
     """What `run` and `bench` take to call an entry."""
     for option in (
@@ -268,6 +344,36 @@ def load(
     opened = open_weights(weights) if weights else None
     model = load_model_file(path, name or None, opened, dict(settings))
     return Loaded(model, model.sources(opened))
+
+
+class StoredModel(NamedTuple):
+    """A model as its weights lie in memory, these, and what the user is told of that in lines."""
+
+    traced: Traced
+    weights: Weights | Mapping[str, Array] | None
+    lines: tuple[str, ...] = ()
+
+
+def stored(
+    traced: Traced,
+    opened: Weights | Mapping[str, Array] | None,
+    weights_dtype: str | None,
+    keep: Sequence[str],
+    activations_dtype: str | None,
+    stages: Stages,
+    *,
+    with_errors: bool = False,
+) -> StoredModel:
+    """As `stored_options` say; `with_errors` tells the error of each matrix."""
+    if weights_dtype is None and activations_dtype is None and opened is None:
+        return StoredModel(traced, opened)
+    with stages.stage("quantise"):
+        found = quantised(traced, opened, weights_dtype, keep)
+        whole = rounded(found.traced, activations_dtype)
+    lines = [worst(found.errors, weights_dtype or ""), bits_of(found.packed)]
+    lines.append(said(found.packed if opened is not None else {}, whole))
+    lines += each(found.errors) if with_errors else []
+    return StoredModel(whole.traced, found.weights, tuple(lines))
 
 
 def _checked(found: Opened) -> Checked:

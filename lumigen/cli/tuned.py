@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from lumigen.algebra.numerics import Numerics
 from lumigen.cli.options import (
     Dims,
     Duration,
@@ -17,6 +15,9 @@ from lumigen.cli.options import (
     json_option,
     load,
     quiet_option,
+    search_options,
+    stored,
+    stored_options,
     traced_options_if_any,
 )
 from lumigen.cli.terminal import progress, result, result_json, say
@@ -26,7 +27,6 @@ from lumigen.errors import BadArgument
 from lumigen.files import whole_file
 from lumigen.page import tuning_page, write_page
 from lumigen.progress import Stages
-from lumigen.quantise import quantised
 from lumigen.search.asked import asked_for
 from lumigen.search.book import text_of
 from lumigen.search.crew import Crew
@@ -34,21 +34,6 @@ from lumigen.search.export import exported
 from lumigen.target import parse_target
 
 OF_EXPORT = ("model_file", "target", "file", "quiet", "as_json")  # what --export alone asks for
-DIGITS = 6  # of a count of workers
-
-
-class CrewOption(click.ParamType[Crew]):
-    """`2` or `ray://HOST:PORT`."""
-
-    name = "count|ray://host:port"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Crew:
-        text = str(value)
-        if text == "ray" or text.startswith("ray://"):
-            return Crew(address=text)
-        if not text.isdecimal() or len(text) > DIGITS or int(text) == 0:
-            self.fail(f"{value!r} is neither a count nor ray://HOST:PORT.", param, ctx)
-        return Crew(int(text))
 
 
 @click.command(epilog=example("tune model.py --time 2m --html search.html"))
@@ -62,28 +47,8 @@ class CrewOption(click.ParamType[Crew]):
     show_default=True,
     help="How long to search a model.",
 )
-@click.option(
-    "--seed", metavar="NUMBER", type=int, help="Which random data is computed with, 0 to 1048576."
-)
-@click.option(
-    "--cold",
-    is_flag=True,
-    help="Measure each kernel with caches that have nothing of what it reads.",
-)
-@click.option(
-    "--workers",
-    "crew",
-    type=CrewOption(),
-    default="1",
-    show_default=True,
-    help="How many processes measure at the same time, on a GPU each; or the cluster of Ray that does.",
-)
-@click.option(
-    "--numerics",
-    type=click.Choice([n.value for n in Numerics]),
-    help="Which equal programs may be chosen: of the same bits (strict), of other roundings (default), or equal as "
-    "real numbers (fast).",
-)
+@search_options
+@stored_options
 @click.option(
     "--html",
     metavar="FILE",
@@ -109,8 +74,11 @@ def tune(
     seconds: float,
     seed: int | None,
     cold: bool,
-    crew: Crew,
+    crew: Crew | None,
     numerics: str | None,
+    weights_dtype: str | None,
+    keep: tuple[str, ...],
+    activations_dtype: str | None,
     html: str | None,
     file: Path | None,
     quiet: bool,
@@ -131,13 +99,14 @@ def tune(
             stages = Stages(listener)
             with stages.stage("trace"):
                 model, opened, way, _ = load(model_file, settings, weights, dims, trust=trust)
-                traced = quantised(model.trace(), opened, None).traced
+            given = (weights_dtype, keep, activations_dtype)
+            found = stored(model.trace(), opened, *given, stages)
             options = {"target": row.text, **asked.options}
-            equal, left = asked.program(traced, row, BY_NAME[dtype], stages)
+            equal, left = asked.program(found.traced, row, BY_NAME[dtype], stages)
             made = lower_model(
                 equal.traced, options, stages, row, dtype=BY_NAME[dtype], schedules=left.book
             )
-        for note in filter(None, (way, *stages.said)):
+        for note in filter(None, (way, *found.lines, *stages.said)):
             say(f"note: {note}")
         said = {"model": model.name, "faster": len(made.schedules.found), **_written(made, html)}
     if file is not None:

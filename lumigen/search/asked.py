@@ -164,7 +164,7 @@ def asked_for(
     seed: int | None = None,
     *,
     cold: bool = False,
-    crew: Crew = ONE,
+    crew: Crew | None = None,
     numerics: str | None = None,
     op: str = "compile",
 ) -> Asked:
@@ -178,8 +178,10 @@ def asked_for(
         raise refused("tune", "given with schedules", "one of the two: a search, or what one found")
     if seed is not None and seconds is None:
         raise refused("seed", f"{seed} without tune", "it with a search, which it is for")
-    if cold and seconds is None:
-        raise refused("cold", "given without tune", "it with a search, which it is for")
+    for name, is_given in (("cold", cold), ("workers", crew is not None)):
+        if is_given and seconds is None:
+            raise refused(name, "given without tune", "it with a search, which it is for")
+    crew = crew or ONE
     if seed is not None and not 0 <= seed <= MOST_SEED:
         raise refused("seed", str(seed), f"a number, 0 to {MOST_SEED}")
     if seconds is not None:
