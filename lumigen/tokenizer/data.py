@@ -6,10 +6,11 @@ Promises frozen values without code; `encode` and `decode` beside it are their m
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Algorithm = Literal["scores", "merges", "wordpiece"]
+Algorithm = Literal["scores", "unigram", "merges", "wordpiece"]
 Spelling = Literal["bytes", "spaces", "words", "plain"]
 
 
@@ -21,7 +22,8 @@ class TextStep:
     expression), `prepend` (`text`), `prepend_missing` (unless the text begins with it), `prepend_first`
     (so, and only at the beginning of all), `nfc`, `nfd`, `nfkc`, `nfkd`, `lower`, `strip_accents`,
     `clean` (control characters go, other spaces become spaces), `space_ideographs`, `strip_left`,
-    `strip_right`.
+    `strip_right`, `map` (by `table`: what `pattern` matches as a whole becomes the value of its shortest beginning
+    that is a key, if it has less than six bytes; else each of its characters the value of this character).
     Into parts: `isolate`, `remove`, `with_previous` and `with_next` say what becomes of what `pattern`
     matches; with `text` equal to "invert", of what it does not match.
     """
@@ -29,6 +31,12 @@ class TextStep:
     name: str
     pattern: str = ""
     text: str = ""
+    table: tuple[tuple[str, str], ...] = ()
+
+    @functools.cached_property
+    def values(self) -> Mapping[str, str]:
+        """`table` to look up in."""
+        return dict(self.table)
 
 
 @dataclass(frozen=True)
@@ -55,7 +63,9 @@ class Tokenizer:
     marks what continues a word with `continuing`; `plain` is none of these.
 
     `algorithm` says how a part becomes tokens. `scores`: the two neighbours whose union is the token
-    of the greatest score are joined, until there are none (SentencePiece's BPE). `merges`: the pair
+    of the greatest score are joined, until there are none (SentencePiece's BPE). `unigram`: of all ways to cut the
+    part into tokens that have a score, the one whose sum is the greatest; a character that is none costs 10 more
+    than the least score. `merges`: the pair
     that comes first in `merges` is joined. `wordpiece`: the longest token that fits, again and again.
     What is no token then becomes its bytes' tokens with `byte_fallback`, else `unknown`.
 
@@ -94,6 +104,24 @@ class Tokenizer:
     def ids(self) -> dict[str, int]:
         """The id of each text; the last one where tokens share it."""
         return {text: i for i, text in enumerate(self.tokens)}
+
+    @functools.cached_property
+    def scored(self) -> dict[str, int]:
+        """The id of each text that has a score; the last one where tokens share it."""
+        return {text: i for i, text in enumerate(self.tokens[: len(self.scores)]) if text}
+
+    @functools.cached_property
+    def lengths(self) -> dict[str, tuple[int, ...]]:
+        """How many characters the tokens with a score have, by their first one, the least first."""
+        found: dict[str, set[int]] = {}
+        for text in self.scored:
+            found.setdefault(text[0], set()).add(len(text))
+        return {first: tuple(sorted(lengths)) for first, lengths in found.items()}
+
+    @functools.cached_property
+    def special(self) -> frozenset[int]:
+        """The tokens that steer the model."""
+        return frozenset(a.id for a in self.added if a.special)
 
     @functools.cached_property
     def ranks(self) -> dict[tuple[str, str], int]:

@@ -11,6 +11,7 @@ import heapq
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from lumigen.tokenizer.data import Added, TextStep, Tokenizer
@@ -34,7 +35,7 @@ def encode(
         if isinstance(part, Added):
             ids.append(part.id)
         else:
-            ids += _ids_of(tokenizer, *part)
+            ids += _ids_of(tokenizer, *part, parse_special=parse_special)
     return [*ids, *tokenizer.after] if add_special else ids
 
 
@@ -116,12 +117,30 @@ def _strip_accents(text: str) -> str:
     return "".join(c for c in text if unicodedata.category(c) != "Mn")
 
 
+SHORT = 5  # bytes of a cluster that is looked up as a whole: longer ones `tokenizers` takes apart
+
+
+def _mapped(text: str, step: TextStep) -> str:
+    values = step.values
+    clusters = compiled(step.pattern).findall(text) if step.pattern else text
+
+    def found(cluster: str) -> str:
+        if len(cluster.encode()) <= SHORT:
+            begins = (cluster[:end] for end in range(1, len(cluster) + 1))
+            key = next((b for b in begins if b in values), None)
+            if key is not None:
+                return values[key]
+        return "".join(values.get(c, c) for c in cluster)
+
+    return "".join(map(found, clusters))
+
+
 ON_TEXT: dict[str, Callable[[str, TextStep], str]] = {
     "replace": lambda t, s: t.replace(s.pattern, s.text),
     "replace_pattern": lambda t, s: compiled(s.pattern).sub(lambda _: s.text, t),
     "prepend": lambda t, s: s.text + t if t else t,
-    "prepend_missing": lambda t, s: t if t.startswith(s.text) else s.text + t,
-    "prepend_first": lambda t, s: t if t.startswith(s.text) else s.text + t,
+    "prepend_missing": lambda t, s: s.text + t if t and not t.startswith(s.text) else t,
+    "prepend_first": lambda t, s: s.text + t if t and not t.startswith(s.text) else t,
     "nfc": lambda t, _: unicodedata.normalize("NFC", t),
     "nfd": lambda t, _: unicodedata.normalize("NFD", t),
     "nfkc": lambda t, _: unicodedata.normalize("NFKC", t),
@@ -132,6 +151,7 @@ ON_TEXT: dict[str, Callable[[str, TextStep], str]] = {
     "space_ideographs": lambda t, _: _space_ideographs(t),
     "strip_left": lambda t, _: t.lstrip(),
     "strip_right": lambda t, _: t.rstrip(),
+    "map": _mapped,
 }
 INTO_PARTS = frozenset({"isolate", "remove", "with_previous", "with_next"})
 
@@ -172,18 +192,23 @@ def _hit_last(out: list[str], step: TextStep) -> bool:
 # --- tokens ---------------------------------------------------------------------------------------
 
 
-def _ids_of(tokenizer: Tokenizer, text: str, is_first: bool) -> Iterator[int]:
+def _ids_of(
+    tokenizer: Tokenizer, text: str, is_first: bool, *, parse_special: bool
+) -> Iterator[int]:
     parts = [text]
+    by_sums = tokenizer.algorithm == "unigram"  # which finds any token in a text
+    typed = tokenizer.special if by_sums and not parse_special else frozenset[int]()
     for step in (*tokenizer.normalize, *tokenizer.split):
         if step.name in INTO_PARTS:
             parts = [p for part in parts for p in _parts(part, step)]
         elif is_first or step.name != "prepend_first":
             parts = [ON_TEXT[step.name](part, step) for part in parts]
     for part in parts:
-        yield from _tokens(tokenizer, part)
+        yield from _tokens(tokenizer, part, typed)
 
 
-def _tokens(t: Tokenizer, part: str) -> Iterator[int]:
+def _tokens(t: Tokenizer, part: str, typed: AbstractSet[int]) -> Iterator[int]:
+    """The ids of a part; those in `typed` have texts that are texts as any other."""
     if not part:
         return
     if t.algorithm == "wordpiece":
@@ -193,11 +218,15 @@ def _tokens(t: Tokenizer, part: str) -> Iterator[int]:
     if t.ignore_merges and spelled in t.ids:
         yield t.ids[spelled]
         return
-    symbols = [*spelled[:-1], spelled[-1] + t.end_of_word]
+    if t.algorithm == "unigram":
+        symbols, ids = likeliest(t, spelled, typed), t.scored
+    else:
+        symbols, ids = [*spelled[:-1], spelled[-1] + t.end_of_word], t.ids
+        symbols = joined(symbols, _preference(t))
     unknown = False
-    for symbol in joined(symbols, _preference(t)):
-        found = t.ids.get(symbol)
-        if found is not None:
+    for symbol in symbols:
+        found = ids.get(symbol)
+        if found is not None and found not in typed:
             yield found
             unknown = False
             continue
@@ -251,6 +280,40 @@ def joined(symbols: list[str], preference: Callable[[str, str], Any]) -> list[st
         offer(before[left], left)
         offer(left, after[left])
     return [text for text in texts if text]
+
+
+UNKNOWN_COST = 10.0  # below the least score, as SentencePiece and `tokenizers` have it
+
+
+def likeliest(t: Tokenizer, text: str, typed: AbstractSet[int]) -> list[str]:
+    """The text cut into tokens, none of them in `typed`, and characters that are none, so that scores sum to the most.
+
+    Of equal sums the one that was found first counts: from the left, at each place the shortest token first.
+    """
+    ids, scores = t.scored, t.scores
+    of_unknown = min(scores, default=0.0) - UNKNOWN_COST
+    sums: list[float | None] = [0.0, *(None for _ in text)]  # of the best way to each place
+    begins = [0] * (len(text) + 1)  # of the last token on that way
+    for begin, first in enumerate(text):
+        so_far = sums[begin]
+        if so_far is None:
+            continue  # no way comes here
+        ways: dict[int, float] = {}
+        for length in t.lengths.get(first, ()):
+            found = ids.get(text[begin : begin + length])
+            if found is not None and found not in typed and begin + length <= len(text):
+                ways[begin + length] = scores[found]
+        ways.setdefault(begin + 1, of_unknown)
+        for end, score in ways.items():
+            best = sums[end]
+            if best is None or so_far + score > best:
+                sums[end], begins[end] = so_far + score, begin
+    symbols: list[str] = []
+    end = len(text)
+    while end:
+        symbols.append(text[begins[end] : end])
+        end = begins[end]
+    return symbols[::-1]
 
 
 def _pieces(t: Tokenizer, word: str) -> list[int]:

@@ -40,6 +40,21 @@ WORD = (
     r"\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\u200c\u200d\u24b6-\u24e9"
     r"\U0001f130-\U0001f149\U0001f150-\U0001f169\U0001f170-\U0001f189"
 )
+# What a reader takes for one character, with its marks (extended grapheme clusters, Unicode Standard Annex 29), but for
+# those of six bytes and more that are several letters: Hangul, flags, conjuncts, and emoji that are joined.
+_BEFORE = (  # marks that stand before their letter
+    r"\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u0d4e\U000110bd\U000110cd\U000111c2\U000111c3\U0001193f"
+    r"\U00011941\U00011a3a\U00011a84-\U00011a89\U00011d46\U00011f02"
+)
+_BEHIND = r"\p{M}\u0e33\u0eb3\u200c\u200d\uff9e\uff9f\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f"
+_ALONE = (  # marks that are written as letters are
+    r"\u102b\u102c\u1038\u1062-\u1064\u1067-\u106d\u1083\u1087-\u108c\u108f\u109a-\u109c\u1a61\u1a63\u1a64"
+    r"\uaa7b\uaa7d\U00011720\U00011721"
+)
+CLUSTER = (
+    rf"\r\n|[{_BEFORE}]*(?:[^\p{{Cc}}\p{{Cf}}\p{{Zl}}\p{{Zp}}]|[{_BEFORE}{_BEHIND}])(?:(?![{_ALONE}])[{_BEHIND}])*"
+    r"|[\s\S]"
+)
 ENCLOSED: Ranges = ((0x24B6, 0x24E9), (0x1F130, 0x1F149), (0x1F150, 0x1F169), (0x1F170, 0x1F189))
 _LETTERS = {
     "L": "ultmo",

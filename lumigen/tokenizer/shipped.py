@@ -9,11 +9,12 @@ from __future__ import annotations
 import functools
 import json
 import math
+import struct
 import unicodedata
 from typing import Any, cast
 
 from lumigen.tokenizer.data import Added, TextStep, Tokenizer
-from lumigen.tokenizer.encode import INTO_PARTS
+from lumigen.tokenizer.encode import INTO_PARTS, ON_TEXT
 from lumigen.tokenizer.patterns import WORD, Ranges
 from lumigen.tokenizer.program import LAST, Programs, characters, ranges_of
 
@@ -26,6 +27,7 @@ FORMS = {
     "nfkc": ("compose", True),
     "nfkd": ("decompose", True),
 }
+BY_CHARACTER = frozenset({"lower", "strip_accents"})  # what they do to a character is a table
 HANGUL = range(0xAC00, 0xD7A4)  # composed by arithmetic
 
 
@@ -43,6 +45,7 @@ def shipped(t: Tokenizer) -> str:
         "tokens": t.tokens,
         "others": others,
         "ranks": _ranks(t) if t.algorithm == "scores" else [],
+        "scores": _halves(t.scores) if t.algorithm == "unigram" else [],
         "merges": merges,
         "byte_ids": [t.byte_ids.get(b, -1) + 1 for b in range(256)],
         "unknown": [] if t.unknown is None else [t.unknown],
@@ -81,6 +84,13 @@ def _ranks(t: Tokenizer) -> list[int]:
     return [place[score] for score in t.scores]
 
 
+def _halves(scores: tuple[float, ...]) -> list[int]:
+    """The bits of each score in double precision, the upper 32 and the lower 32: sums must be the same to the last."""
+    if not all(map(math.isfinite, scores)):
+        raise ValueError("scores that are no numbers")
+    return list(struct.unpack(f">{2 * len(scores)}I", struct.pack(f">{len(scores)}d", *scores)))
+
+
 def _merges(t: Tokenizer) -> tuple[list[str], list[int]]:
     """Texts in merges that are no tokens; both ids of each merge, one after the other."""
     ids = dict(t.ids)
@@ -101,6 +111,12 @@ def _step(step: TextStep, programs: Programs) -> dict[str, Any]:
         return {"name": step.name, "pattern": programs.add(step.pattern), **inverts}
     if step.name in PLAIN:
         return {"name": step.name, "to": step.text}
+    if step.name == "map":
+        table = [part for pair in step.table for part in pair]
+        by = {"pattern": programs.add(step.pattern)} if step.pattern else {}
+        return {"name": step.name, **by, "table": table}
+    if step.name in BY_CHARACTER:
+        return _step(TextStep("map", table=_table(step.name)), programs)
     if step.name in FORMS:
         return {"name": FORMS[step.name][0]}
     if step.name == "replace" and step.pattern:
@@ -108,6 +124,13 @@ def _step(step: TextStep, programs: Programs) -> dict[str, Any]:
     if step.name == "replace_pattern" and not programs.may_be_empty(step.pattern):
         return {"name": step.name, "pattern": programs.add(step.pattern), "to": step.text}
     raise ValueError(f"the step {step.name} {step.pattern[:40]!r}".rstrip(" '"))
+
+
+@functools.cache
+def _table(name: str) -> tuple[tuple[str, str], ...]:
+    """What a step makes of each character that it changes."""
+    points = map(chr, (c for c in range(LAST + 1) if not 0xD800 <= c < 0xE000))
+    return tuple((c, new) for c in points if (new := ON_TEXT[name](c, TextStep(name))) != c)
 
 
 def _added(a: Added) -> dict[str, Any]:

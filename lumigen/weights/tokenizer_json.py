@@ -1,11 +1,13 @@
 """tokenizer.json of Hugging Face, and what tokenizer_config.json says beside it, as plain data.
 
-Promises the ids of the `tokenizers` library for BPE (of bytes, or of characters with metaspaces) and
+Promises the ids of the `tokenizers` library for BPE (of bytes, or of characters with metaspaces), Unigram and
 WordPiece; any part of a file that is not known here is refused by its name.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,7 +17,8 @@ from typing import Any, TypeAlias, cast
 from lumigen.tokenizer import GPT2, Added, TextStep, Tokenizer
 from lumigen.tokenizer.data import Spelling
 from lumigen.tokenizer.doubling import doubles
-from lumigen.tokenizer.patterns import WORD, compiled
+from lumigen.tokenizer.patterns import CLUSTER, WORD, compiled
+from lumigen.weights.charsmap import read_charsmap
 from lumigen.weights.json_text import MAX_CONFIG, bounded_text, json_object
 from lumigen.weights.stored import bad
 
@@ -97,11 +100,15 @@ class _TokenizerReader:
     def read(self) -> Tokenizer:
         model = self.part(self.top, "model")
         kind = self.text(model, "type") or ("BPE" if "merges" in model else "WordPiece")
-        if kind not in ("BPE", "WordPiece"):
+        if kind not in ("BPE", "Unigram", "WordPiece"):
             raise self.wrong(
-                f"its model is of the kind {kind[:40]}, of which BPE and WordPiece are read"
+                f"its model is of the kind {kind[:40]}, of which BPE, Unigram and WordPiece are read"
             )
-        tokens, added = self.vocabulary(model)
+        if kind == "Unigram":
+            vocab = {i: text for i, (text, _) in enumerate(self.scored(model))}
+        else:
+            vocab = self.vocabulary(model)
+        tokens, added = self.with_added(vocab)
         parts = _Parts()
         self.normalizer(self.part(self.top, "normalizer"), parts)
         self.pre_tokenizer(self.part(self.top, "pre_tokenizer"), parts)
@@ -122,21 +129,46 @@ class _TokenizerReader:
             "tidy": parts.tidy,
             **self.beside(ids),
         }
-        if kind == "WordPiece":
-            longest = model.get("max_input_chars_per_word", 100)
-            if type(longest) is not int or longest < 0:
-                raise self.wrong("its max_input_chars_per_word is no count")
-            marks = self.text(model, "continuing_subword_prefix", "##")
-            return Tokenizer(
-                "wordpiece", "words", tokens, continuing=marks, longest_word=longest, **common
-            )
+        make = {"BPE": self.merged, "Unigram": self.unigram, "WordPiece": self.pieces}[kind]
+        return make(model, parts.spelling, tokens, common)
+
+    def pieces(self, model: Json, _: Spelling, tokens: tuple[str, ...], common: Json) -> Tokenizer:
+        longest = model.get("max_input_chars_per_word", 100)
+        if type(longest) is not int or longest < 0:
+            raise self.wrong("its max_input_chars_per_word is no count")
+        marks = self.text(model, "continuing_subword_prefix", "##")
+        return Tokenizer(
+            "wordpiece", "words", tokens, continuing=marks, longest_word=longest, **common
+        )
+
+    def unigram(
+        self, model: Json, spelling: Spelling, tokens: tuple[str, ...], common: Json
+    ) -> Tokenizer:
+        scores = tuple(score for _, score in self.scored(model))
+        chosen = model.get("unk_id")
+        if chosen is not None and (type(chosen) is not int or not 0 <= chosen < len(scores)):
+            raise self.wrong(f"its unk_id is {str(chosen)[:40]}, of {len(scores)} tokens")
+        common["unknown"] = chosen
+        return Tokenizer(
+            "unigram",
+            spelling,
+            tokens,
+            scores=scores,
+            byte_fallback=self.flag(model, "byte_fallback"),
+            fuse_unknown=True,
+            **common,
+        )
+
+    def merged(
+        self, model: Json, spelling: Spelling, tokens: tuple[str, ...], common: Json
+    ) -> Tokenizer:
         if self.text(model, "continuing_subword_prefix") or model.get("dropout"):
             raise self.wrong(
                 "its BPE has a continuing_subword_prefix or dropout, which are not read"
             )
         return Tokenizer(
             "merges",
-            parts.spelling,
+            spelling,
             tokens,
             merges=self.merges(model),
             byte_fallback=self.flag(model, "byte_fallback"),
@@ -163,13 +195,35 @@ class _TokenizerReader:
 
     # --- tokens -----------------------------------------------------------------------------------
 
-    def vocabulary(self, model: Json) -> tuple[tuple[str, ...], tuple[Added, ...]]:
+    def scored(self, model: Json) -> tuple[tuple[str, float], ...]:
+        """The texts of Unigram with the logarithms of how likely they are."""
+        rows = model.get("vocab")
+        if not isinstance(rows, list) or not rows:
+            raise self.wrong("its vocab is no list of texts and scores")
+        found: list[tuple[str, float]] = []
+        for i, row in enumerate(cast("list[Any]", rows)):
+            match row:
+                case [str(text), (int() | float()) as score] if not isinstance(score, bool):
+                    self.check_id(i, text)
+                case _:
+                    raise self.wrong(f"its token {i} is {str(row)[:40]}, no text and score")
+            if not -1e300 < score < 1e300:  # neither nan nor a number that float() refuses
+                raise self.wrong(f"its token {text[:40]!r} has the score {str(score)[:40]}")
+            found.append((text, float(score)))
+        return tuple(found)
+
+    def vocabulary(self, model: Json) -> dict[int, str]:
         by_id: dict[int, str] = {}
         for text, i in self.part(model, "vocab").items():
             self.check_id(i, text)
             if i in by_id:
                 raise self.wrong(f"its tokens {by_id[i][:40]!r} and {text[:40]!r} have one id, {i}")
             by_id[i] = text
+        return by_id
+
+    def with_added(self, vocab: dict[int, str]) -> tuple[tuple[str, ...], tuple[Added, ...]]:
+        """All texts by id, and the added tokens."""
+        by_id = dict(vocab)
         added: list[Added] = []
         for row in self.parts(self.top, "added_tokens") if "added_tokens" in self.top else []:
             text, i = self.text(row, "content"), row.get("id")
@@ -230,10 +284,12 @@ class _TokenizerReader:
             case "Replace":
                 into.normalize.append(self.replacement(row))
             case "Strip":
-                sides = {"strip_left": "left", "strip_right": "right"}
-                into.normalize += [TextStep(s) for s, key in sides.items() if self.flag(row, key)]
+                sides = ("strip_left", "strip_right")
+                into.normalize += [TextStep(s) for s in sides if self.flag(row, s)]
             case "BertNormalizer":
                 self.bert(row, into)
+            case "Precompiled":
+                into.normalize += self.precompiled(row)
             case _ if kind in simple:
                 into.normalize.append(TextStep(simple[kind]))
             case _:
@@ -249,6 +305,14 @@ class _TokenizerReader:
             "lower": lower,
         }
         into.normalize += [TextStep(name) for name, wanted in chosen.items() if wanted]
+
+    def precompiled(self, row: Json) -> list[TextStep]:
+        try:
+            data = base64.b64decode(self.text(row, "precompiled_charsmap"), validate=True)
+            table = read_charsmap(data) if data else ()
+        except (binascii.Error, ValueError) as e:
+            raise self.wrong(f"its precompiled_charsmap cannot be read: {e}") from None
+        return [TextStep("map", CLUSTER, table=table)] if table else []
 
     def replacement(self, row: Json) -> TextStep:
         literal, pattern = self.pattern(row)

@@ -26,13 +26,13 @@ Ids Tokenizer::encode(std::string_view text, bool add_special, bool parse_specia
     }
     size_t before = at;
     while (found->strips_left && before > start && spaces_.has(points[before - 1])) --before;
-    if (before > start) stretch(points.substr(start, before - start), start == 0, &out);
+    if (before > start) stretch(points.substr(start, before - start), start == 0, parse_special, &out);
     out.push_back(found->id);
     at += found->text.size();
     while (found->strips_right && at < points.size() && spaces_.has(points[at])) ++at;
     start = at;
   }
-  if (start < points.size()) stretch(points.substr(start), start == 0, &out);
+  if (start < points.size()) stretch(points.substr(start), start == 0, parse_special, &out);
   around(after_list_);
   return out;
 }
@@ -56,7 +56,7 @@ const Tokenizer::Added* Tokenizer::added_at(const AddedIndex& among, const std::
 }
 
 // What lies between two added tokens.
-void Tokenizer::stretch(std::u32string text, bool is_first, Ids* out) const {
+void Tokenizer::stretch(std::u32string text, bool is_first, bool with_special, Ids* out) const {
   std::vector<std::u32string> parts = {std::move(text)};
   for (const Step& step : steps_) {
     std::vector<std::u32string> next;
@@ -70,8 +70,13 @@ void Tokenizer::stretch(std::u32string text, bool is_first, Ids* out) const {
     }
     parts = std::move(next);
   }
-  for (const std::u32string& part : parts)
-    if (!part.empty()) tokens(part, out);
+  for (const std::u32string& part : parts) {
+    if (part.empty()) continue;
+    if (by_sums_)
+      likeliest(spelled(part), with_special, out);
+    else
+      tokens(part, out);
+  }
 }
 
 std::u32string Tokenizer::changed(const Step& step, std::u32string text) const {
@@ -96,7 +101,14 @@ std::u32string Tokenizer::changed(const Step& step, std::u32string text) const {
       return text.empty() ? text : step.to + text;
     case Action::kPrependMissing:
     case Action::kPrependFirst:
-      return has_it ? text : step.to + text;
+      return has_it || text.empty() ? text : step.to + text;
+    case Action::kMap:
+      for (size_t at = 0, end; at < text.size(); at = end) {
+        end = step.by_clusters ? patterns_[step.pattern].match(sets_, text, at) : Pattern::kNone;
+        if (end == Pattern::kNone) end = at + 1;
+        out += mapped(step, text.substr(at, end - at));
+      }
+      return out;
     case Action::kCompose:
     case Action::kDecompose:
       return forms_.normal(text, step.action == Action::kCompose);
@@ -111,6 +123,23 @@ std::u32string Tokenizer::changed(const Step& step, std::u32string text) const {
     default:
       return text;
   }
+}
+
+// What a short cluster begins with in the table stands for all of it; in a long one each character is its
+// own.
+std::u32string Tokenizer::mapped(const Step& step, const std::u32string& cluster) {
+  constexpr size_t kShort = 5;  // bytes
+  if (to_utf8(cluster).size() <= kShort)
+    for (size_t end = 1; end <= cluster.size(); ++end) {
+      const auto found = step.values.find(cluster.substr(0, end));
+      if (found != step.values.end()) return found->second;
+    }
+  std::u32string out;
+  for (const char32_t point : cluster) {
+    const auto found = step.values.find(std::u32string(1, point));
+    out += found == step.values.end() ? std::u32string(1, point) : found->second;
+  }
+  return out;
 }
 
 // The parts that a step cuts a text into, none of them empty.
@@ -176,6 +205,15 @@ struct Later {
 int32_t Tokenizer::find(std::string_view text) const {
   const auto found = ids_.find(text);
   return found == ids_.end() ? -1 : found->second;
+}
+
+// A part in the characters that tokens are spelled in.
+std::string Tokenizer::spelled(const std::u32string& part) const {
+  std::string text = to_utf8(part);
+  if (spelling_ != Spelling::kBytes) return text;
+  std::string out;
+  for (const char byte : text) out += char_of_byte_[static_cast<unsigned char>(byte)];
+  return out;
 }
 
 // How early two neighbours are joined: the less, the earlier; -1 if never. `both` is the text of both.
@@ -251,6 +289,60 @@ void Tokenizer::tokens(const std::u32string& part, Ids* out) const {
     } else {
       unknown(all.substr(s.begin, s.end - s.begin), &was_unknown, out);
     }
+  }
+}
+
+// The tokens whose scores have the greatest sum; what no token covers becomes what is unknown, a character at
+// a time. Special ones are left out of it unless `with_special`.
+void Tokenizer::likeliest(const std::string& text, bool with_special, Ids* out) const {
+  struct Way {  // the best one to a place in the text
+    double score = 0;
+    size_t begin = static_cast<size_t>(-1);  // of its last token
+    int32_t id = -1;
+  };
+  std::vector<Way> ways(text.size() + 1);
+  const auto is_left_out = [&](int32_t id) {
+    const auto found = added_by_id_.find(id);
+    return !with_special && found != added_by_id_.end() && added_[found->second].special;
+  };
+  for (size_t begin = 0, next; begin < text.size(); begin = next) {
+    next = begin + 1;
+    while (next < text.size() && (static_cast<unsigned char>(text[next]) & 0xC0) == 0x80) ++next;
+    const double so_far = ways[begin].score;
+    bool is_covered = false;
+    const auto offer = [&](size_t end, double score, int32_t id) {
+      Way& way = ways[end];
+      is_covered = is_covered || end == next;
+      const bool is_first = way.begin == static_cast<size_t>(-1);
+      if (is_first || so_far + score > way.score) way = {so_far + score, begin, id};
+    };
+    // [low, high): the tokens that begin with the text from `begin` to `end`
+    auto low = by_text_.begin(), high = by_text_.end();
+    for (size_t end = begin; end < text.size() && low != high; ++end) {
+      const size_t place = end - begin;
+      const unsigned char wanted = static_cast<unsigned char>(text[end]);
+      const auto byte_of = [&](int32_t id) {  // -1 behind its end, where the shortest ones are
+        const std::string& token = texts_[static_cast<size_t>(id)];
+        return place < token.size() ? static_cast<int>(static_cast<unsigned char>(token[place])) : -1;
+      };
+      low = std::partition_point(low, high, [&](int32_t id) { return byte_of(id) < wanted; });
+      high = std::partition_point(low, high, [&](int32_t id) { return byte_of(id) <= wanted; });
+      if (low != high && texts_[static_cast<size_t>(*low)].size() == place + 1 && !is_left_out(*low))
+        offer(end + 1, scores_[static_cast<size_t>(*low)], *low);
+    }
+    if (!is_covered) offer(next, unknown_score_, -1);
+  }
+  std::vector<std::pair<size_t, size_t>> cut;  // the ends of tokens, the last one first
+  for (size_t end = text.size(); end > 0; end = ways[end].begin) cut.emplace_back(ways[end].begin, end);
+  bool was_unknown = false;
+  for (auto it = cut.rbegin(); it != cut.rend(); ++it) {
+    const int32_t id = ways[it->second].id;
+    if (id < 0) {
+      unknown(std::string_view(text).substr(it->first, it->second - it->first), &was_unknown, out);
+      continue;
+    }
+    out->push_back(id);
+    was_unknown = false;
   }
 }
 

@@ -52,6 +52,7 @@ class Tokenizer {
     kPrepend,
     kPrependMissing,
     kPrependFirst,
+    kMap,
     kCompose,
     kDecompose,
     kStripLeft,
@@ -63,9 +64,11 @@ class Tokenizer {
   };
   struct Step {
     Action action;
-    bool inverts = false;
+    bool inverts = false, by_clusters = false;  // of the pattern, where it is a map
     size_t pattern = 0;
     std::u32string from, to;
+    std::vector<std::string> table;  // keys and values in turn
+    std::unordered_map<std::u32string, std::u32string> values;
   };
   struct Added {
     int32_t id = 0;
@@ -87,21 +90,24 @@ class Tokenizer {
   // encoding
   bool is_word(const std::u32string& text, size_t at) const;
   const Added* added_at(const AddedIndex& among, const std::u32string& text, size_t at) const;
-  void stretch(std::u32string text, bool is_first, Ids* out) const;
+  void stretch(std::u32string text, bool is_first, bool with_special, Ids* out) const;
   void cut(const Step& step, const std::u32string& text, std::vector<std::u32string>* out) const;
   std::u32string changed(const Step& step, std::u32string text) const;
+  static std::u32string mapped(const Step& step, const std::u32string& cluster);
   void tokens(const std::u32string& part, Ids* out) const;
+  std::string spelled(const std::u32string& part) const;
+  void likeliest(const std::string& text, bool with_special, Ids* out) const;
   int32_t find(std::string_view text) const;
   int64_t preference(int32_t left, int32_t right, int32_t both) const;
   void unknown(std::string_view symbol, bool* was_unknown, Ids* out) const;
 
-  bool by_scores_ = false;
+  bool by_scores_ = false, by_sums_ = false;
   enum class Spelling { kPlain, kBytes, kSpaces } spelling_ = Spelling::kPlain;
   int32_t token_count_ = 0;
   size_t longest_ = 0;
   std::vector<std::string> texts_;  // of the tokens by id, then of what is only on the way to some
   std::vector<int64_t> ranks_;      // of tokens, by scores: the least is joined first
-  std::vector<int64_t> merge_list_;
+  std::vector<int64_t> merge_list_, score_list_;
   std::vector<int64_t> byte_list_, unknown_list_, before_list_, after_list_;
   std::vector<Added> added_;
   std::vector<Step> steps_;
@@ -113,6 +119,9 @@ class Tokenizer {
 
   // made of these
   std::unordered_map<std::string_view, int32_t> ids_;
+  std::vector<double> scores_;    // of tokens, by sums of scores
+  std::vector<int32_t> by_text_;  // those tokens in the order of their texts
+  double unknown_score_ = 0;
   std::unordered_map<uint64_t, int64_t> merges_;  // by both ids: which comes first
   std::array<int32_t, 256> byte_ids_{};           // -1: there is none
   std::unordered_map<int32_t, unsigned char> bytes_by_id_;

@@ -1,7 +1,9 @@
 // How a tokenizer is read from its file.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <tuple>
 
 #include "runtime/file_map.h"
 #include "tokenizer.h"
@@ -49,11 +51,6 @@ bool read_flag(Json* json, bool* out) {
   if (!json->count(&value)) return false;
   *out = value != 0;
   return true;
-}
-
-template <class Action>
-bool has_pattern(Action action) {
-  return action == Action::kReplacePattern || action >= Action::kIsolate;
 }
 
 // Whether all are ids of `count` tokens.
@@ -112,7 +109,8 @@ bool Tokenizer::field(Json* json, const std::string& key) {
   std::string text;
   if (key == "algorithm") {
     by_scores_ = json->string(&text) && text == "scores";
-    return by_scores_ || text == "merges";
+    by_sums_ = text == "unigram";
+    return by_scores_ || by_sums_ || text == "merges";
   }
   if (key == "spelling") {
     if (!json->string(&text)) return false;
@@ -137,17 +135,12 @@ bool Tokenizer::field(Json* json, const std::string& key) {
     const char* name;
     std::vector<int64_t>* numbers;
   } lists[] = {
-      {"ranks", &ranks_},
-      {"merges", &merge_list_},
-      {"byte_ids", &byte_list_},
-      {"unknown", &unknown_list_},
-      {"before", &before_list_},
-      {"after", &after_list_},
-      {"spaces", &space_list_},
-      {"words", &word_list_},
-      {"decompositions", &decomposition_list_},
-      {"classes", &class_list_},
-      {"compositions", &composition_list_},
+      {"ranks", &ranks_},          {"scores", &score_list_},
+      {"merges", &merge_list_},    {"byte_ids", &byte_list_},
+      {"unknown", &unknown_list_}, {"before", &before_list_},
+      {"after", &after_list_},     {"spaces", &space_list_},
+      {"words", &word_list_},      {"decompositions", &decomposition_list_},
+      {"classes", &class_list_},   {"compositions", &composition_list_},
   };
   for (const auto& list : lists)
     if (key == list.name) return list.numbers->empty() && read_numbers(json, list.numbers);
@@ -199,6 +192,7 @@ bool Tokenizer::read_step(Json* json) {
       {"prepend", Action::kPrepend},
       {"prepend_missing", Action::kPrependMissing},
       {"prepend_first", Action::kPrependFirst},
+      {"map", Action::kMap},
       {"compose", Action::kCompose},
       {"decompose", Action::kDecompose},
       {"strip_left", Action::kStripLeft},
@@ -231,6 +225,9 @@ bool Tokenizer::read_step(Json* json) {
     } else if (key == "pattern") {
       if (!json->count(&pattern)) return false;
       step.pattern = static_cast<size_t>(pattern);
+      step.by_clusters = true;
+    } else if (key == "table") {
+      if (!step.table.empty() || !read_texts(json, &step.table) || step.table.size() % 2 != 0) return false;
     } else if (key != "invert" || !read_flag(json, &step.inverts)) {
       return false;
     }
@@ -246,6 +243,10 @@ const char* Tokenizer::fault() const {
   const size_t count = static_cast<size_t>(token_count_);
   if (count == 0) return "it has no tokens";
   if (by_scores_ && ranks_.size() != count) return "it has not one rank for each token";
+  if (by_sums_ && (score_list_.size() % 2 != 0 || score_list_.size() > 2 * count))
+    return "it has more scores than tokens";
+  for (const int64_t half : score_list_)
+    if (half > UINT32_MAX) return "a score is none";
   if (merge_list_.size() % 2 != 0 || !are_ids(merge_list_, texts_.size()))
     return "a merge is no pair of texts";
   if (!byte_list_.empty() && byte_list_.size() != 256) return "its bytes are not 256";
@@ -254,8 +255,12 @@ const char* Tokenizer::fault() const {
   if (unknown_list_.size() > 1 || !are_ids(unknown_list_, count))
     return "the token of what is unknown is none";
   if (!are_ids(before_list_, count) || !are_ids(after_list_, count)) return "a token around texts is none";
-  for (const Step& step : steps_)
-    if (has_pattern(step.action) && step.pattern >= pattern_list_.size()) return "a step has no pattern";
+  for (const Step& step : steps_) {
+    const bool asks = step.action == Action::kMap
+                          ? step.by_clusters
+                          : step.action == Action::kReplacePattern || step.action >= Action::kIsolate;
+    if (asks && step.pattern >= pattern_list_.size()) return "a step has no pattern";
+  }
   return nullptr;
 }
 
@@ -268,6 +273,13 @@ const char* Tokenizer::read_tables() {
   for (size_t i = 0; i < patterns_.size(); ++i)
     if (!patterns_[i].read(pattern_list_[i], sets_.size())) return "a pattern is none";
   if (!spaces_.read(space_list_) || !words_.read(word_list_)) return "a set of characters is none";
+  for (size_t i = 0; i + 1 < score_list_.size(); i += 2) {
+    const uint64_t bits = pair_of(score_list_[i], score_list_[i + 1]);
+    double score = 0;
+    std::memcpy(&score, &bits, sizeof score);
+    if (!std::isfinite(score)) return "a score is none";
+    scores_.push_back(score);
+  }
   const bool forms = forms_.read_decompositions(decomposition_list_) && forms_.read_classes(class_list_) &&
                      forms_.read_compositions(composition_list_);
   return forms ? nullptr : "a table of normal forms is none";
@@ -282,6 +294,16 @@ void Tokenizer::index() {
   merges_.reserve(merge_list_.size() / 2);
   for (size_t i = 0; i < merge_list_.size(); i += 2)
     merges_.emplace(pair_of(merge_list_[i], merge_list_[i + 1]), static_cast<int64_t>(i / 2));
+  for (size_t i = 0; i < scores_.size(); ++i)
+    if (!texts_[i].empty()) by_text_.push_back(static_cast<int32_t>(i));
+  const auto text_of = [&](int32_t id) -> const std::string& { return texts_[static_cast<size_t>(id)]; };
+  std::sort(by_text_.begin(), by_text_.end(), [&](int32_t a, int32_t b) {
+    return std::tie(text_of(a), b) < std::tie(text_of(b), a);  // of equal ones the last stays
+  });
+  const auto is_same = [&](int32_t a, int32_t b) { return text_of(a) == text_of(b); };
+  by_text_.erase(std::unique(by_text_.begin(), by_text_.end(), is_same), by_text_.end());
+  constexpr double kUnknownCost = 10;  // below the least score, as SentencePiece and `tokenizers` have it
+  unknown_score_ = (scores_.empty() ? 0 : *std::min_element(scores_.begin(), scores_.end())) - kUnknownCost;
   byte_ids_.fill(-1);
   for (size_t b = 0; b < byte_list_.size(); ++b) {
     byte_ids_[b] = static_cast<int32_t>(byte_list_[b]) - 1;
@@ -296,6 +318,9 @@ void Tokenizer::index() {
     byte_of_char_[point] = static_cast<unsigned char>(b);
   }
   for (size_t i = 0; i < added_.size(); ++i) added_by_id_[added_[i].id] = i;
+  for (Step& step : steps_)
+    for (size_t i = 0; i + 1 < step.table.size(); i += 2)
+      step.values[from_utf8(step.table[i])] = from_utf8(step.table[i + 1]);
   all_added_ = index_of_added(true);
   plain_added_ = index_of_added(false);
 }

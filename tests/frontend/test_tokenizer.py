@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import json
+import math
+import random
+import struct
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
@@ -19,14 +23,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 from minilm_reference import NO_CHECKPOINT, checkpoint
 from safetensors.numpy import save_file
+from sentencepiece import sentencepiece_model_pb2
 from test_weights_gguf import NO_STORIES, stories, write
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from lumigen import errors
-from lumigen.tokenizer import GPT2, LLAMA3, QWEN2, TextStream, Tokenizer, decode, encode, piece
+from lumigen.tokenizer import (
+    GPT2,
+    LLAMA3,
+    QWEN2,
+    TextStep,
+    TextStream,
+    Tokenizer,
+    decode,
+    encode,
+    piece,
+)
 from lumigen.tokenizer.doubling import doubles
-from lumigen.tokenizer.patterns import compiled
+from lumigen.tokenizer.encode import ON_TEXT
+from lumigen.tokenizer.patterns import CLUSTER, compiled
 from lumigen.weights import open_weights
+from lumigen.weights.charsmap import read_charsmap
 from lumigen.weights.tokenizer_json import read_tokenizer
 
 CORPUS = [
@@ -318,6 +335,135 @@ def test_the_tokenizer_of_a_real_file() -> None:
     assert decode(ours, encode(ours, "🦊 ß")) == "🦊 ß"
 
 
+# --- Unigram --------------------------------------------------------------------------------------
+
+
+@functools.cache
+def sums() -> sentencepiece_model_pb2.ModelProto:
+    """The vocabulary, and the map of characters that T5, ALBERT and XLM-RoBERTa have too."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(CORPUS),
+        model_writer=model,
+        model_type="unigram",
+        vocab_size=700,
+        hard_vocab_limit=False,
+        byte_fallback=True,
+        character_coverage=0.98,
+        user_defined_symbols=["<fox>"],
+        minloglevel=2,
+    )
+    return sentencepiece_model_pb2.ModelProto.FromString(model.getvalue())
+
+
+@functools.cache
+def of_sums(how: str) -> hf.Tokenizer:
+    """With the parts that transformers gives these models."""
+    vocab = [(p.piece, p.score) for p in sums().pieces]
+    tokenizer = hf.Tokenizer(models.Unigram(vocab, 0, byte_fallback=how == "bytes"))
+    mapped = normalizers.Precompiled(sums().normalizer_spec.precompiled_charsmap)
+    spaces = normalizers.Replace(hf.Regex(" {2,}"), " ")
+    of_words = pre_tokenizers.Metaspace(prepend_scheme="always")
+    if how == "t5":
+        strip = normalizers.Strip(left=False, right=True)
+        tokenizer.normalizer = normalizers.Sequence([mapped, strip, spaces])
+        tokenizer.pre_tokenizer = of_words
+    elif how == "albert":
+        quotes = [normalizers.Replace(q, '"') for q in ("``", "''")]
+        lower = [normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()]
+        tokenizer.normalizer = normalizers.Sequence([*quotes, *lower, mapped, spaces])
+        words = pre_tokenizers.WhitespaceSplit()
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([words, of_words])
+    elif how == "bytes":
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never", split=False)
+        rest = [decoders.ByteFallback(), decoders.Fuse()]
+        tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), *rest])
+    if how != "bytes":
+        tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")
+    tokenizer.add_special_tokens(["<unk>", "<s>", "</s>"])
+    tokenizer.add_tokens(["<fox>"])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="$A </s>", special_tokens=[("</s>", 2)]
+    )
+    return tokenizer
+
+
+SUMS = ("t5", "albert", "bytes")
+
+
+@pytest.fixture(scope="module")
+def by_sums(tmp_path_factory: pytest.TempPathFactory) -> Read:
+    base = tmp_path_factory.mktemp("sums")
+    return {how: saved(base / how, of_sums(how)) for how in SUMS}.__getitem__
+
+
+@pytest.mark.parametrize("how", SUMS)
+@given(st.one_of(SOME, OLD))
+def test_tokens_by_sums(by_sums: Read, how: str, text: str) -> None:
+    same(by_sums(how), of_sums(how), text)
+
+
+CLUSTERS = [
+    *(
+        "e\u0301",
+        "\uff5a\u0301",
+        "\ufb01\u0301",
+        "\ufb01\u0301\u0301",
+        "\u1112\u1161\u11ab",
+        "\r\n\u0301",
+    ),
+    *(
+        "\u0600\u00aa",
+        "\u00aa\u1038",
+        "\u00aa\u0e33",
+        "\u2122\u200d",
+        "\u00b2\U0001f3fb",
+        "\u00ad\u0301",
+        "\u0958\u0301",
+    ),
+]
+
+
+@given(st.lists(st.sampled_from(["a", *CLUSTERS])).map("".join), KNOWN)
+def test_characters_are_mapped_with_their_marks(few: str, any_of_them: str) -> None:
+    charsmap = sums().normalizer_spec.precompiled_charsmap
+    step = TextStep("map", CLUSTER, table=read_charsmap(charsmap))
+    for text in (few, any_of_them):
+        assert ON_TEXT["map"](text, step) == normalizers.Precompiled(charsmap).normalize_str(text)
+
+
+def test_what_was_typed_is_no_special_token(by_sums: Read) -> None:
+    ours = by_sums("bytes")
+    assert encode(ours, "a<s>") == of_sums("bytes").encode("a<s>").ids
+    typed = encode(ours, "a<s>", parse_special=False)
+    assert 1 not in typed
+    assert decode(ours, typed) == "a<s>"
+
+
+def test_damaged_maps_of_characters() -> None:
+    charsmap = sums().normalizer_spec.precompiled_charsmap
+    for data in (
+        b"",
+        b"\0" * 3,
+        charsmap[:100],
+        b"\x07\0\0\0" + charsmap[4:],
+        charsmap[:4] + b"\xff" * 8,
+    ):
+        with pytest.raises(ValueError, match="is cut off"):
+            read_charsmap(data)
+    rng = random.Random(0)
+    for _ in range(30):
+        data = bytearray(charsmap)
+        for _ in range(300):
+            data[rng.randrange(4, 4 + 180_000)] = rng.randrange(256)
+        with contextlib.suppress(ValueError):
+            read_charsmap(bytes(data))
+    units = (i << 10 | i for i in range(256))  # each is a child of each
+    circle = struct.pack("<257I", 1024, *units)
+    with pytest.raises(ValueError, match="no tree"):
+        read_charsmap(circle)
+
+
 # --- GGUF: byte-level -----------------------------------------------------------------------------
 
 
@@ -420,7 +566,12 @@ def minimal(**changes: Any) -> dict[str, Any]:
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "Unigram": (minimal(type="Unigram"), "kind Unigram"),
+    "WordLevel": (minimal(type="WordLevel"), "kind WordLevel"),
+    "Unigram": (minimal(type="Unigram"), "no list"),
+    "a token without a score": (minimal(type="Unigram", vocab=[["a"]]), "no text and score"),
+    "a score": (minimal(type="Unigram", vocab=[["a", 10**400]]), "the score 1000"),
+    "nan": (minimal(type="Unigram", vocab=[["a", math.nan]]), "the score nan"),
+    "unk_id": (minimal(type="Unigram", vocab=[["a", 0]], unk_id=1), "unk_id is 1, of 1"),
     "no vocab": (minimal(vocab=[]), "vocab is not an object"),
     "an id twice": (minimal(vocab={"a": 0, "b": 0}), "have one id, 0"),
     "a negative id": (minimal(vocab={"a": -1}), "the id -1"),
@@ -434,7 +585,15 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "a number of merges": (minimal(merges=[7]), "is no pair"),
     "dropout": (minimal(dropout=0.1), "dropout"),
     "a flag": (minimal(byte_fallback="yes"), "neither true nor false"),
-    "normalizer": (minimal(normalizer={"type": "Precompiled"}), "normalizer Precompiled"),
+    "normalizer": (minimal(normalizer={"type": "Nmt"}), "normalizer Nmt"),
+    "a charsmap": (
+        minimal(normalizer={"type": "Precompiled", "precompiled_charsmap": "AAAA"}),
+        "precompiled_charsmap cannot be read: its trie is cut off",
+    ),
+    "no base64": (
+        minimal(normalizer={"type": "Precompiled", "precompiled_charsmap": "a"}),
+        "precompiled_charsmap cannot be read",
+    ),
     "pre-tokenizer": (minimal(pre_tokenizer={"type": "UnicodeScripts"}), "UnicodeScripts"),
     "after bytes": (
         minimal(

@@ -167,10 +167,10 @@ def test_an_unknown_causal_model_continues_texts_over_its_caches(tmp_path: Path)
 def test_a_tokenizer_that_is_not_read_is_no_obstacle(gemma: Path, tmp_path: Path, run: Run) -> None:
     """Its model is compiled without the program."""
     folder = shutil.copytree(gemma, tmp_path / "m")
-    Tokenizer(models.Unigram([("<unk>", 0.0), ("a", -1.0)], 0)).save(str(folder / "tokenizer.json"))
+    Tokenizer(models.WordLevel({"<unk>": 0, "a": 1}, "<unk>")).save(str(folder / "tokenizer.json"))
     code, said = run("compile", folder, "--no-build", "-q")
     assert code == 1
-    assert "of which BPE and WordPiece are read" in said
+    assert "of which BPE, Unigram and WordPiece are read" in said
     assert "with --set program=false a model is compiled without the program" in said
     found = open_checkpoint(folder, {"program": False, "length": 8, "prefill": 2}, {})
     assert found.model.trace().text is None

@@ -455,9 +455,14 @@ def write(page: Path, known: Mapping[tuple[str, str], Row]) -> None:
 
 
 def register_torchvision() -> None:
-    """torchvision of another build declares its operators when it is imported; the models here need none of them."""
-    for name in ("nms", "qnms"):
-        torch.library.define(f"torchvision::{name}", "(Tensor boxes) -> Tensor")
+    """torchvision of another build asks for its operators, which are not there; the models here need none of them."""
+    try:
+        importlib.import_module("torchvision")
+    except ImportError:
+        return
+    except RuntimeError:
+        for name in ("nms", "qnms"):
+            torch.library.define(f"torchvision::{name}", "(Tensor boxes) -> Tensor")
 
 
 def table(library: str, rows: Sequence[Row]) -> str:

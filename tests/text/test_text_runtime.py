@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_tokenizer import CORPUS, as_gguf, of_bytes, of_characters, saved, trained
+from test_tokenizer import CORPUS, as_gguf, of_bytes, of_characters, of_sums, saved, trained
 
 from lumigen.tokenizer import GPT2, LLAMA3, QWEN2, Added, TextStep, Tokenizer, decode, encode
 from lumigen.tokenizer.program import Programs
@@ -59,7 +59,11 @@ def agrees(run: Driver, folder: Path, t: Tokenizer, seed: int, count: int) -> No
 
 
 def kinds(
-    folder: Path, of_byte: Iterable[str], of_character: Iterable[str], by_score: Iterable[bool]
+    folder: Path,
+    of_byte: Iterable[str],
+    of_character: Iterable[str],
+    by_score: Iterable[bool],
+    by_sum: Iterable[str],
 ) -> Iterable[Tokenizer]:
     for how in of_byte:
         yield saved(folder / how, of_bytes(how))
@@ -67,10 +71,12 @@ def kinds(
         yield saved(folder / how, of_characters(how))
     for prefix in by_score:
         yield as_gguf(folder, trained(prefix), prefix)
+    for how in by_sum:
+        yield saved(folder / how, of_sums(how))
 
 
 def test_kinds_of_tokenizers(driver: Driver, tmp_path: Path) -> None:
-    for seed, t in enumerate(kinds(tmp_path, ["qwen2"], ["normalizer"], [True])):
+    for seed, t in enumerate(kinds(tmp_path, ["qwen2"], ["normalizer"], [True], ["t5"])):
         agrees(driver, tmp_path, t, seed, 30)
 
 
@@ -78,7 +84,8 @@ def test_kinds_of_tokenizers(driver: Driver, tmp_path: Path) -> None:
 def test_every_kind_of_tokenizer(checked: Driver, tmp_path: Path) -> None:
     of_byte = ("gpt2", "llama3", "digits", "spaced")
     of_character = ("always", "first", "never")
-    for seed, t in enumerate(kinds(tmp_path, of_byte, of_character, [False])):
+    of_sum = ("t5", "albert", "bytes")
+    for seed, t in enumerate(kinds(tmp_path, of_byte, of_character, [False], of_sum)):
         agrees(checked, tmp_path, t, seed, 40)
 
 
