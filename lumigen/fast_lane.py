@@ -56,6 +56,8 @@ FLAGS = (
     "-Werror",
 )
 
+INTRINSICS = "simd.h"  # the header that takes longest to read
+
 Array = npt.NDArray[Any]
 
 
@@ -281,7 +283,9 @@ def compiled(
             tool="a C++17 compiler", purpose="run a graph", remedy="Install g++ or clang++."
         )
     flags = (*FLAGS, optimise, *more, "-DLUMIGEN_NS=fast_lane", "-DLUMIGEN_ISA=native")
-    return compiled_library("fast_lane", compiler, flags, "kernels.cpp", text, _headers(), seconds)
+    parsed = INTRINSICS if f'#include "runtime/{INTRINSICS}"' in text else ""
+    kind, name = "fast_lane", "kernels.cpp"
+    return compiled_library(kind, compiler, flags, name, text, _headers(), seconds, parsed)
 
 
 def function(library: Path, kernel: str) -> Any:

@@ -92,11 +92,13 @@ def compiled_library(
     text: str,
     headers: Sequence[Path] = (),
     seconds: float | None = None,
+    parsed: str = "",
 ) -> Path:
     """A shared library of one source `text`, a file `unit`, that finds `headers` in `runtime/`.
 
-    It is compiled once and then cached, below a folder `kind`, by the content of all of this, and again where
-    the cached one is not what was compiled. BuildFailed where it does not compile, or not in so many seconds.
+    `parsed` is one of these that is read once for all units. It is compiled once and then cached, below a folder
+    `kind`, by the content of all of this, and again where the cached one is not what was compiled. BuildFailed where it
+    does not compile, or not in so many seconds.
     """
     folder = debug.cache_dir() / kind
     include = _included(
@@ -111,7 +113,8 @@ def compiled_library(
     with tempfile.TemporaryDirectory(dir=folder) as work:
         source, out = Path(work) / unit, Path(work) / "out.so"
         source.write_text(text, encoding="utf-8")
-        command = [compiler, *flags, f"-I{include}", str(source), "-o", str(out)]
+        known = _parsed(compiler, tuple(flags), include, parsed) if parsed else ()
+        command = [compiler, *flags, *known, f"-I{include}", str(source), "-o", str(out)]
         code, said = _ended(command, seconds)
         if code != 0:
             raise BuildFailed(step=f"compile {unit}", code=code, output=said[-6000:], log=source)
@@ -134,6 +137,30 @@ def _included(folder: Path, headers: tuple[tuple[Path, int], ...]) -> Path:
             with suppress(OSError):  # another process was faster
                 own.rename(place)
     return place
+
+
+@lru_cache(maxsize=8)
+def _parsed(compiler: str, flags: tuple[str, ...], include: Path, header: str) -> tuple[str, ...]:
+    """What has a compiler read a header as it was parsed before; nothing where it does not do that.
+
+    The intrinsics of a processor are most of what there is to parse: three times as much as a small kernel.
+    """
+    stamp = hashlib.sha256("\0".join((compiler, *flags, include.name, header)).encode())
+    folder = include.parent / f"parsed-{stamp.hexdigest()[:24]}"
+    unit, made = folder / "first.h", folder / "first.h.gch"
+    if not made.exists():
+        with tempfile.TemporaryDirectory(dir=include.parent) as work:
+            first, out = Path(work) / unit.name, Path(work) / made.name
+            folder.mkdir(exist_ok=True)
+            if not unit.exists():
+                first.write_text(f'#include "runtime/{header}"\n', encoding="utf-8")
+                first.replace(unit)
+            own = [f for f in flags if f != "-shared"]  # nothing is linked
+            command = [compiler, *own, f"-I{include}", "-x", "c++-header", str(unit)]
+            if _ended([*command, "-o", str(out)], None)[0] != 0:
+                return ()
+            out.replace(made)  # at once, as others may compile with it
+    return ("-include", str(unit))
 
 
 def _ended(command: list[str], seconds: float | None) -> tuple[int, str]:

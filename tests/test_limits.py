@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -102,3 +103,24 @@ def test_a_library_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(BuildFailed, match=r"compile two\.cpp"):
         compiled_library("kind", compiler, flags, "two.cpp", "int main(", [])
     assert len(list((tmp_path / "kind").iterdir())) == 2, "nothing of a failure is left"
+
+
+def test_a_header_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = cxx()
+    if compiler is None:
+        pytest.skip("no C++ compiler")
+    monkeypatch.setenv("LUMIGEN_CACHE", str(tmp_path))
+    header = tmp_path / "one.h"
+    text = '#include "runtime/one.h"\nextern "C" int two() { return one() + 1; }\n'
+    build = partial(compiled_library, "kind", compiler, ("-shared", "-fPIC"), "two.cpp")
+    for result in (1, 2):
+        header.write_text(f"#pragma once\ninline int one() {{ return {result}; }}\n")
+        library = build(text, [header], parsed="one.h")
+        assert ctypes.CDLL(str(library)).two() == result + 1
+        made = library.read_bytes()
+        library.unlink()
+        assert build(text, [header]).read_bytes() == made, "it changes nothing"
+        assert len([*tmp_path.glob("headers/parsed-*/first.h.gch")]) == result
+    header.write_text("#pragma once\ninline int one( {\n")
+    with pytest.raises(BuildFailed, match=r"compile two\.cpp"):
+        build(text, [header], parsed="one.h")
