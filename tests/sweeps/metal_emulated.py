@@ -5,8 +5,8 @@
     python tests/sweeps/metal_emulated.py --kept results.jsonl --write docs/metal_emulated.md
 
 Programs are built many at a time, each such project runs in a process of its own: the emulator ends the process where a
-kernel does what no GPU defines. Threads run in an order by `--seed`; 0 is theirs. What `--kept` has of an earlier
-run is not run again.
+kernel does what no GPU defines. Threads run in an order by `--seed`; 0 is theirs. Programs that `--kept` has of an
+earlier run are not run again, and are in the page.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -41,7 +42,7 @@ from lumigen.dtype import DType, bf16, f16, f32, f64
 from lumigen.target import parse_target
 
 DTYPES = {"f32": f32, "f16": f16, "bf16": bf16}
-TOGETHER = 160  # programs of a project
+TOGETHER = 160  # programs of a project, unless told
 SECONDS = 2400  # of a project
 RANDOM = 120
 POINTS = tuple(
@@ -101,15 +102,15 @@ def needs_f64(p: SmallProgram) -> bool:
     return any(n.dtype is f64 for n in p.graph.nodes())
 
 
-def programs_of(name: str, every: int = 1) -> list[SmallProgram]:
+def programs_of(name: str) -> list[SmallProgram]:
     kind, dtype = SETS[name]
-    return KINDS[kind](dtype)[::every]
+    return KINDS[kind](dtype)
 
 
-def sample(seed: str, count: int, of: str = "") -> Part:
-    """Programs of all kinds, held in a dtype, which is drawn too unless it is given; other ones by the seed."""
+def sample(seed: str, count: int) -> Part:
+    """Programs of all kinds, held in a dtype, which is drawn too; other ones by the seed."""
     draw = Random(seed)
-    name = of or draw.choice(sorted(SAMPLED))
+    name = draw.choice(sorted(SAMPLED))
     make, dtype = SAMPLED[name]
     names = [
         p.name for p in draw.sample(make(dtype), 3 * count) if not needs_f64(p) and held([p], dtype)
@@ -125,9 +126,9 @@ class Part:
     names: tuple[str, ...]
 
 
-def parts(of: str, every: int = 1, wanted: Callable[[str], bool] = lambda _: True) -> list[Part]:
-    names = [p.name for p in programs_of(of, every) if not needs_f64(p) and wanted(p.name)]
-    count = -(-len(names) // TOGETHER)
+def parts(of: str, names: Sequence[str], together: int) -> list[Part]:
+    """The programs in projects of as many each, which stand apart in the list: neighbours are alike."""
+    count = -(-len(names) // together)
     return [Part(of, tuple(names[i::count])) for i in range(count)]
 
 
@@ -165,26 +166,30 @@ def run(part: Part, seed: int) -> dict[str, str]:
     return found
 
 
-def kept_in(file: Path | None) -> dict[Part, dict[str, str]]:
-    """What was found of parts that were run before."""
-    if file is None or not file.is_file():
-        return {}
-    rows = map(json.loads, file.read_text(encoding="utf-8").splitlines())
-    return {Part(row["of"], tuple(row["names"])): row["wrong"] for row in rows}
+Found = dict[
+    str, dict[str, str]
+]  # of each set the programs that ran, and what is wrong with them, if anything
 
 
-def run_or_read(part: Part, seed: int, file: Path | None) -> dict[str, str]:
-    """As `run`, whose result is added to the file."""
-    known = kept_in(file).get(part)
-    if known is not None:
-        return known
+def kept_in(file: Path | None) -> Found:
+    """What was found of programs that were run before."""
+    found: Found = {}
+    if file is not None and file.is_file():
+        for line in file.read_text(encoding="utf-8").splitlines():
+            row = json.loads(line)
+            found.setdefault(row["of"], {}).update(dict.fromkeys(row["names"], "") | row["wrong"])
+    return found
+
+
+def run_and_keep(part: Part, seed: int, file: Path | None) -> dict[str, str]:
+    """As `run`, of all programs, and added to the file."""
     wrong = run(part, seed)
     print(f"{part.of}: {len(part.names)} programs, {len(wrong)} do not agree", flush=True)
     if file is not None:
         row = json.dumps({"of": part.of, "names": part.names, "wrong": wrong})
         with file.open("a", encoding="utf-8") as out:
             out.write(f"{row}\n")
-    return wrong
+    return dict.fromkeys(part.names, "") | wrong
 
 
 HEAD = """# Small programs on the emulator of Metal
@@ -192,44 +197,43 @@ HEAD = """# Small programs on the emulator of Metal
 Each op of the language as its tests have it, each module, attention and its like with their gradients, and random
 programs, compiled for `--target metal`, run on the [emulator](metal.md) with threads in the order of seed {seed}, and
 held against the interpreter with the tolerances that the same programs have on other targets. The types are those in
-which floats are held. `python tests/sweeps/metal_emulated.py --write docs/metal_emulated.md` makes this page; this one
-is of {date}, {of}.
+which floats are held. `python tests/sweeps/metal_emulated.py --write docs/metal_emulated.md` makes this page,
+and leaves rows of what it did not run.
 
-| programs | held in | agree | do not | need f64, which Metal has not |
-| --- | --- | --- | --- | --- |
+| programs | held in | of all | agree | do not | need f64, which Metal has not | date |
+| --- | --- | --- | --- | --- | --- | --- |
 """
 
 
-def page(
-    ran: list[Part], found: dict[str, dict[str, str]], seed: int, every: int, sampled: int
-) -> str:
-    of = "all of each kind that it has" if every == 1 else f"one in {every} of them"
-    text = HEAD.format(seed=seed, date=datetime.now(UTC).date(), of=of)
-    reasons: list[str] = []
-    for name, wrong in found.items():
-        agree = sum(len(p.names) for p in ran if p.of == name) - len(wrong)
-        if name in SAMPLED:
-            kind, dtype, doubles = f"{sampled} of all kinds", name.removeprefix("sample_"), ""
-        else:
-            kind, dtype = SETS[name]
-            doubles = sum(map(needs_f64, programs_of(name, every)))
-        text += f"| {kind} | {dtype} | {agree} | {len(wrong)} | {doubles} |\n"
-        reasons += [f"* `{name}`, {p}: {why[:300]}" for p, why in sorted(wrong.items())]
-    return text + ("\n" + "\n".join(reasons) + "\n" if reasons else "")
+def page(before: str, found: Found, seed: int) -> str:
+    """The page with new rows for the sets that ran; rows and reasons of others stay."""
+    rows = dict(re.findall(r"^(\| \w+ \| \w+ \|)(.*)$", before, re.MULTILINE))
+    reasons = re.findall(r"^\* `(\w+)`, (.*)$", before, re.MULTILINE)
+    reasons = [(name, text) for name, text in reasons if name not in found]
+    for name, each in found.items():
+        kind, dtype = SETS[name]
+        programs = programs_of(name)
+        doubles = sum(map(needs_f64, programs))
+        wrong = {p: why for p, why in each.items() if why}
+        numbers = (len(programs), len(each) - len(wrong), len(wrong), doubles, today())
+        rows[f"| {kind} | {dtype.name} |"] = f" {' | '.join(map(str, numbers))} |"
+        reasons += [(name, f"{p}: {why[:300]}") for p, why in sorted(wrong.items())]
+    order = [f"| {kind} | {dtype.name} |" for kind, dtype in SETS.values()]
+    text = HEAD.format(seed=seed) + "".join(f"{k}{rows[k]}\n" for k in order if k in rows)
+    return text + "".join(f"\n* `{name}`, {why}" for name, why in reasons) + "\n" * bool(reasons)
+
+
+def today() -> str:
+    return str(datetime.now(UTC).date())
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", nargs="*", default=list(SETS), choices=[*SETS, "none"])
+    parser.add_argument("--only", nargs="*", default=list(SETS), choices=SETS)
     parser.add_argument("--names", nargs="*", default=[])
-    parser.add_argument(
-        "--every", type=int, default=1, help="of each set only one program in so many"
-    )
-    parser.add_argument(
-        "--sampled", type=int, default=0, help="besides, so many of all kinds held in 16 bits"
-    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--together", type=int, default=TOGETHER, help="programs of a project")
     parser.add_argument("--write", type=Path)
     parser.add_argument("--kept", type=Path, help="a file of results, which grows")
     parser.add_argument("--here", nargs="*", help=argparse.SUPPRESS)
@@ -240,28 +244,29 @@ def main() -> int:
             for name, why in run_here(Part(of, tuple(names)), Path(folder)).items():
                 print(f"{name}\t{' '.join(why.split())}")
         return 0
-    every = [
-        p
-        for s in options.only
-        if s in SETS
-        for p in parts(s, options.every, lambda n: not options.names or n in options.names)
-    ]
-    if options.sampled:
-        names = ("sample_f16", "sample_bf16")
-        every += [sample(str(options.seed), options.sampled, name) for name in names]
-    found: dict[str, dict[str, str]] = {p.of: {} for p in every}
+    known = kept_in(options.kept)
+    found: Found = {of: known.get(of, {}) for of in options.only}
+    every: list[Part] = []
+    for of in options.only:
+        every += parts(of, left(of, found[of], options.names), options.together)
     with ThreadPoolExecutor(options.jobs) as pool:
-        results = pool.map(lambda p: run_or_read(p, options.seed, options.kept), every)
-        for part, wrong in zip(every, results, strict=True):
-            found[part.of] |= wrong
-            for name, why in wrong.items():
-                print(f"{part.of}, {name}: {why}", flush=True)
-    print({name: Counter(bool(w) for w in wrong.values())[True] for name, wrong in found.items()})
+        ran = pool.map(partial(run_and_keep, seed=options.seed, file=options.kept), every)
+        for part, results in zip(every, ran, strict=True):
+            found[part.of] |= results
+    wrong = [
+        f"{of}, {name}: {why}" for of, each in found.items() for name, why in each.items() if why
+    ]
+    print("\n".join([*wrong, f"{len(wrong)} do not agree"]))
     if options.write:
-        options.write.write_text(
-            page(every, found, options.seed, options.every, options.sampled), encoding="utf-8"
-        )
-    return 1 if any(found.values()) else 0
+        before = options.write.read_text(encoding="utf-8") if options.write.is_file() else ""
+        options.write.write_text(page(before, found, options.seed), encoding="utf-8")
+    return 1 if wrong else 0
+
+
+def left(of: str, known: Mapping[str, str], names: Sequence[str]) -> list[str]:
+    """Those of a set that are to be run: not known, and of `names` if there are any."""
+    programs = [p for p in programs_of(of) if not needs_f64(p) and p.name not in known]
+    return [p.name for p in programs if not names or p.name in names]
 
 
 if __name__ == "__main__":
