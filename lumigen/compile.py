@@ -26,6 +26,7 @@ from lumigen.build import (
 from lumigen.checks import build_where_possible, refuse
 from lumigen.directory import locked
 from lumigen.dtype import DType, f32
+from lumigen.emit.entry import source_lines
 from lumigen.emit.kernel_vectors import kernel_vectors
 from lumigen.emit.project import render_project
 from lumigen.emit.vectors import Vector, vectors
@@ -190,7 +191,9 @@ def _check_dtypes(entries: Entries, target: Target) -> None:
     """UnsupportedTarget where an entry computes in what the target's kernels lack."""
     for entry, graph in entries:
         for lacking in {n.dtype.name for n in graph.nodes()} & set(target.lacks):
-            why = f"it has no {lacking}, in which {entry} computes"
+            lines = [graph.lines.get(n, ()) for n in graph.nodes() if n.dtype.name == lacking]
+            places = source_lines(next(filter(None, lines), ()))
+            why = f"it has no {lacking}, in which {entry} computes{places and f' at {places}'}"
             known = [name for name, b in TARGETS.items() if lacking not in b.target.lacks]
             raise UnsupportedTarget(target=target.name, why=why, known=known)
 

@@ -33,7 +33,8 @@ kAscending kDepth kDescending kEither kElements kLanes kMajor kTeam kTeams kWhol
 """
 # What languages of kernels keep for themselves beside C++'s: no field of an argument struct can be called so either.
 _RESERVED = """
-bfloat constant device fragment half kernel thread threadgroup uchar uint ulong ushort vertex
+bfloat constant device fragment half kernel object_data ray_data thread threadgroup threadgroup_imageblock uchar uint
+ulong ushort vertex
 """
 RESERVED = frozenset(_RESERVED.split())
 _GROUP_WORDS = """

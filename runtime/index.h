@@ -1,7 +1,7 @@
 // Index arithmetic that C++ spells differently from mathematics.
 //
-// Kernels include this under several instruction sets, so nothing here may have a copy that the linker could
-// share between them: every function is inlined, always.
+// Kernels of the CPU include this under several instruction sets, so nothing here may have a copy that the
+// linker could share between them: every function is inlined, always.
 #pragma once
 
 #include <cstdint>

@@ -134,6 +134,11 @@ def test_a_wrong_kernel_is_stopped(kernel: str, program: Path) -> None:
 
 FAULTS = {
     "host_address": "an address at byte 0 that is in no buffer which the encoder uses",
+    "behind": "an address at byte 0 that is in no buffer which the encoder uses",
+    "other_index": "arguments at index 1, kernels have them at 0",
+    "other_memory": "threadgroup memory at index 1, kernels have it at 0",
+    "no_pipeline": "a dispatch without a pipeline",
+    "two_encoders": "a command buffer has two open encoders",
     "unused": "an address at byte 8 that is in no buffer which the encoder uses",
     "few_arguments": "8 bytes of arguments for lanes, which has 24",
     "many_arguments": "5000 bytes of arguments, must be at most 4096",

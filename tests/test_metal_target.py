@@ -205,10 +205,35 @@ def test_f64_is_refused_with_what_can_do_it() -> None:
     def twice(x: lg.Tensor) -> lg.Tensor:
         return x * 2
 
-    with pytest.raises(
-        UnsupportedTarget, match=r"no f64, in which twice computes\. Choose one of: cpu, cuda"
-    ):
+    said = (
+        r"no f64, in which twice computes at test_metal_target\.py:\d+\. Choose one of: cpu, cuda"
+    )
+    with pytest.raises(UnsupportedTarget, match=said):
         lower_model(model.trace(), {}, target=parse_target("metal"))
+
+
+def test_a_readme_says_what_this_target_needs(project: Path) -> None:
+    text = (project / "README.md").read_text(encoding="utf-8")
+    options = set(re.findall(r"(?<=-D)\w+|PROGRAMS_\w+", text))
+    assert {"PROGRAMS_METAL_CPP", "PROGRAMS_FROM_SOURCE"} <= options
+    assert "--preset metal-emulated" in text
+    assert "instruction set" not in text
+    lists = (project / "CMakeLists.txt").read_text(encoding="utf-8")
+    assert not {o for o in options if o not in lists}
+    header = (project / "include" / "programs.h").read_text(encoding="utf-8")
+    assert "all cores" not in header
+
+
+def test_words_for_memory_are_no_names() -> None:
+    model = lg.Model("named")
+
+    @model.entry(ray_data=lg.spec(4), object_data=lg.spec(4), device=lg.spec(4))
+    def added(ray_data: lg.Tensor, object_data: lg.Tensor, device: lg.Tensor) -> lg.Tensor:
+        return ray_data + object_data + device
+
+    lowered = lower_model(model.trace(), {}, target=parse_target("metal")).lowered
+    names = {p.name for k in lowered.kernels for p in k.parameters}
+    assert {"ray_data_", "object_data_", "device_"} <= names
 
 
 def test_what_is_not_there_is_illegal_and_says_why() -> None:

@@ -5,10 +5,11 @@
 
 namespace emulated {
 
-// A kernel of one argument struct, threadgroup memory, and this threadgroup's and this thread's number.
+// A kernel of one argument struct, which begins with addresses, threadgroup memory, and this threadgroup's
+// and this thread's number.
 struct Kernel {
   const char* name;
-  size_t args_bytes;
+  size_t args_bytes, addresses;
   void (*run)(const void* args, char* shared, uint task, uint thread);
 };
 
@@ -28,9 +29,9 @@ const Kernel* find_kernel(const char* name);
 
 }  // namespace emulated
 
-// Behind a kernel's definition: its name, its argument struct.
-#define EMULATED_KERNEL(name, Args)                                                             \
-  static const emulated::Registered name##_registered(                                          \
-      {#name, sizeof(Args), [](const void* args, char* shared, uint task, uint thread_number) { \
-         name(*static_cast<const Args*>(args), shared, task, thread_number);                    \
+// Behind a kernel's definition: its name, its argument struct, with how many addresses that begins.
+#define EMULATED_KERNEL(name, Args, addresses)                                                             \
+  static const emulated::Registered name##_registered(                                                     \
+      {#name, sizeof(Args), addresses, [](const void* args, char* shared, uint task, uint thread_number) { \
+         name(*static_cast<const Args*>(args), shared, task, thread_number);                               \
        }});

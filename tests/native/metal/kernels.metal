@@ -5,7 +5,7 @@ using namespace metal;
 struct Args {
   device const float* x;
   device float* y;
-  uint n;
+  uint n, more;
 };
 
 // ---- right ----
@@ -148,19 +148,19 @@ kernel void past_arguments(constant Args& args [[buffer(0)]], threadgroup char*,
 }
 
 #include "emulated/kernels.h"
-EMULATED_KERNEL(softmax, Args)
-EMULATED_KERNEL(product, Args)
-EMULATED_KERNEL(teams, Args)
-EMULATED_KERNEL(lanes, Args)
-EMULATED_KERNEL(rounded, Args)
-EMULATED_KERNEL(race, Args)
-EMULATED_KERNEL(early_return, Args)
-EMULATED_KERNEL(two_barriers, Args)
-EMULATED_KERNEL(crossed, Args)
-EMULATED_KERNEL(gone_lane, Args)
-EMULATED_KERNEL(gone_neighbour, Args)
-EMULATED_KERNEL(half_a_matrix, Args)
-EMULATED_KERNEL(past_the_end, Args)
-EMULATED_KERNEL(past_the_start, Args)
-EMULATED_KERNEL(past_shared, Args)
-EMULATED_KERNEL(past_arguments, Args)
+EMULATED_KERNEL(softmax, Args, 2)
+EMULATED_KERNEL(product, Args, 2)
+EMULATED_KERNEL(teams, Args, 2)
+EMULATED_KERNEL(lanes, Args, 2)
+EMULATED_KERNEL(rounded, Args, 2)
+EMULATED_KERNEL(race, Args, 2)
+EMULATED_KERNEL(early_return, Args, 2)
+EMULATED_KERNEL(two_barriers, Args, 2)
+EMULATED_KERNEL(crossed, Args, 2)
+EMULATED_KERNEL(gone_lane, Args, 2)
+EMULATED_KERNEL(gone_neighbour, Args, 2)
+EMULATED_KERNEL(half_a_matrix, Args, 2)
+EMULATED_KERNEL(past_the_end, Args, 2)
+EMULATED_KERNEL(past_the_start, Args, 2)
+EMULATED_KERNEL(past_shared, Args, 2)
+EMULATED_KERNEL(past_arguments, Args, 2)

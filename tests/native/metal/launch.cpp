@@ -15,7 +15,7 @@ namespace {
 
 struct Args {
   uint64_t x, y;
-  uint32_t n;
+  uint32_t n, more;
 };
 
 unsigned long number(const char* text) { return std::strtoul(text, nullptr, 10); }
@@ -43,18 +43,22 @@ int main(int argc, char** argv) {
 
   MTL::CommandBuffer* commands = queue->commandBuffer();
   MTL::ComputeCommandEncoder* encoder = commands->computeCommandEncoder(MTL::DispatchTypeConcurrent);
-  encoder->setComputePipelineState(pipeline.get());
-  Args args = {x->gpuAddress(), y->gpuAddress(), static_cast<uint32_t>(in.size())};
+  if (fault == "two_encoders") commands->computeCommandEncoder(MTL::DispatchTypeConcurrent);
+  if (fault != "no_pipeline") encoder->setComputePipelineState(pipeline.get());
+  Args args = {x->gpuAddress(), y->gpuAddress(), static_cast<uint32_t>(in.size()),
+               300};  // the last two together could be an address
   if (fault == "host_address") args.x = reinterpret_cast<uintptr_t>(x->contents());
+  if (fault == "behind") args.x += in_bytes + 8;
+  if (fault == "other_index") encoder->setBytes(&args, sizeof args, 1);
   encoder->setBytes(&args, fault == "few_arguments" ? 8 : sizeof args, 0);
   if (fault == "many_arguments") encoder->setBytes(std::string(5000, 'x').data(), 5000, 0);
-  encoder->setThreadgroupMemoryLength(number(argv[4]), 0);
+  encoder->setThreadgroupMemoryLength(number(argv[4]), fault == "other_memory" ? 1 : 0);
   encoder->useResource(x.get(), MTL::ResourceUsageRead);
   if (fault != "unused") encoder->useResource(y.get(), MTL::ResourceUsageWrite);
   encoder->dispatchThreadgroups(MTL::Size(number(argv[2]), 1, 1), MTL::Size(number(argv[3]), 1, 1));
   if (fault == "twice" || fault == "without_waiting") {  // the kernel again, over what it has written
     if (fault == "twice") encoder->memoryBarrier(MTL::BarrierScopeBuffers);
-    args = {y->gpuAddress(), x->gpuAddress(), args.n};
+    args = {y->gpuAddress(), x->gpuAddress(), args.n, args.more};
     encoder->setBytes(&args, sizeof args, 0);
     encoder->dispatchThreadgroups(MTL::Size(number(argv[2]), 1, 1), MTL::Size(number(argv[3]), 1, 1));
     std::swap(x, y);
