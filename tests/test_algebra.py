@@ -16,11 +16,11 @@ from lumigen.algebra.egraph import MOST, Classes, EGraph, ENode, is_here
 from lumigen.algebra.extract import EqualProgram, Prices, as_it_is, extracted
 from lumigen.algebra.meaning import Array, AxisArray, Meaning, aligned, shape_of
 from lumigen.algebra.numerics import Numerics
-from lumigen.algebra.process import answers
 from lumigen.algebra.rewriting import ModelBlocks, Rewritten, rewritten
 from lumigen.algebra.rules import RULES, AlgebraRule, allowed
 from lumigen.algebra.terms import AxisTerm, Block, Move, OuterValue, TermKind
 from lumigen.algebra.variants import bounded, rule_set
+from lumigen.algebra.worker import answers
 from lumigen.compile import compile_project
 from lumigen.dtype import bf16, f32
 from lumigen.interp.graph import evaluate

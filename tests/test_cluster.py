@@ -18,7 +18,7 @@ from lumigen.errors import BadArgument
 from lumigen.measuring import Ready
 from lumigen.search import cluster, host, node
 from lumigen.search.crew import Crew
-from lumigen.search.jobs import Job, Timed
+from lumigen.search.jobs import WORKER, Job, Timed
 from lumigen.search.samples import samples_of
 from lumigen.search.trial import Trials
 from lumigen.target import HOST
@@ -105,7 +105,8 @@ class Nothing:
 
     is_running, has_hung = True, False
 
-    def __init__(self, _place: Path, told: tuple[str, ...]) -> None:
+    def __init__(self, _place: Path, module: str, told: tuple[str, ...], _first: float) -> None:
+        assert module == WORKER
         assert told == (HOST.text, "1", "False", "0")
 
     def run(self, job: Job, _limit: float) -> Timed:
@@ -129,7 +130,7 @@ def stand(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stand]:
     monkeypatch.setitem(sys.modules, "ray.util", SimpleNamespace())  # type: ignore[arg-type]
     monkeypatch.setitem(sys.modules, "ray.util.scheduling_strategies", strategies)  # type: ignore[arg-type]
     monkeypatch.setattr(cluster, "ClusterNode", Counted)
-    monkeypatch.setattr(node, "Worker", Nothing)
+    monkeypatch.setattr(node, "Child", Nothing)
     yield ray
     for process in ray.processes.values():
         process.pool.shutdown()

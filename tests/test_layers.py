@@ -29,7 +29,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "rounds",
         }
     ),
-    frozenset({"directory", "dtype", "index", "target_row", "tokenizer"}),
+    frozenset({"child", "directory", "dtype", "index", "target_row", "tokenizer"}),
     frozenset({"application", "condition", "integers"}),
     frozenset({"intrinsics", "ops", "toolchain", "view"}),
     frozenset({"graph", "limits"}),

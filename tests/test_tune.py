@@ -17,6 +17,7 @@ from tiles import run_entry, traced
 
 import lumigen as lg
 from lumigen import cli
+from lumigen.child import Child
 from lumigen.dtype import f32
 from lumigen.errors import BadArgument
 from lumigen.fast_lane import compiled
@@ -38,7 +39,6 @@ from lumigen.search.features import ROOFLINE
 from lumigen.search.jobs import Timed
 from lumigen.search.measured import MeasuredRow
 from lumigen.search.models import Search, model_of
-from lumigen.search.process import Worker
 from lumigen.search.rank import Measured
 from lumigen.search.samples import samples_of
 from lumigen.search.trial import Trials
@@ -313,7 +313,7 @@ def test_a_worker_that_dies_loses_nothing() -> None:
         assert good is not None
         assert trials.begin(good) is not None
         dying = trials.crew[0]
-        assert isinstance(dying, Worker)
+        assert isinstance(dying, Child)
         assert dying.process is not None
         dying.process.kill()
         dying.told = ("no target", "1", "False", "0")  # and it does not begin again
@@ -332,7 +332,7 @@ def test_a_search_whose_workers_are_gone_ends_and_remembers_nothing(
 
     def bereft(batches: TrialBatches) -> None:
         for worker in batches.search.trials.crew:
-            assert isinstance(worker, Worker)
+            assert isinstance(worker, Child)
             worker.end()
             worker.told = ("no target", "1", "False", "0")
         run(batches)
@@ -391,6 +391,7 @@ def test_a_search_that_is_killed_loses_no_measurement(
 
 SMALL = """
 import lumigen as lg
+from lumigen.child import Child
 
 model = lg.Model("small")
 
@@ -403,6 +404,7 @@ def run(x):
 
 MATRIX = """
 import lumigen as lg
+from lumigen.child import Child
 
 layer = lg.nn.Linear(32, 8)
 model = lg.Model("matrix", layer)

@@ -5,7 +5,7 @@ book      a choice for each region, as a text
 samples   the dims at which entries are measured
 lanes     how a target's kernels are measured: by its row, or those of the host (`host`) in the worker itself
 trial     kernels of one choice of each region, measured by workers that may crash or hang
-process   such a worker as who tells it what to run sees it; `jobs` what it is told and answers
+jobs      what such a worker, a `child` process, is told and answers
 crew      who measures: processes here or of a cluster (`cluster`), whose machines have a worker each (`node`)
 worker    the worker itself
 models    a model with a choice for each region, and what each takes in a trial

@@ -15,9 +15,8 @@ from typing import Any
 
 from lumigen.errors import BadArgument
 from lumigen.resources import lumigen_version
-from lumigen.search.jobs import Job, Timed
+from lumigen.search.jobs import FIRST, Job, Timed
 from lumigen.search.node import ClusterNode, JobAnswer, name_of
-from lumigen.search.process import FIRST
 
 BEGINNING = 120.0  # seconds that a process of a cluster has to begin
 BETWEEN = 60.0  # that a job has to come and go, beside its own

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from lumigen.child import Child
 from lumigen.measuring import Measuring
 from lumigen.search import cluster
-from lumigen.search.jobs import Job, Timed
-from lumigen.search.process import Worker
+from lumigen.search.jobs import FIRST, WORKER, Job, Timed
 from lumigen.target_row import Target
 
 
@@ -53,7 +53,7 @@ class Crew:
         if self.address:
             machine = measuring.machine(threads)
             return [*cluster.hired(self.address, told, machine, measuring.gpus)]
-        return [Worker(place / str(n), (*told, str(n))) for n in range(self.count)]
+        return [Child(place / str(n), WORKER, (*told, str(n)), FIRST) for n in range(self.count)]
 
 
 ONE = Crew()

@@ -15,10 +15,10 @@ from statistics import median
 from time import monotonic
 
 from lumigen.algebra.numerics import Numerics
-from lumigen.algebra.process import SECONDS, answers
 from lumigen.algebra.rewriting import ModelBlocks, rewritten
 from lumigen.algebra.rules import RULES
 from lumigen.algebra.variants import bounded, rule_set
+from lumigen.algebra.worker import SECONDS, answers
 from lumigen.dtype import DType, f32
 from lumigen.frontend import Traced
 from lumigen.graph import Graph

@@ -9,6 +9,11 @@ from lumigen.measuring import Ready
 from lumigen.program import Program, StateInfo, Stored
 from lumigen.search.samples import Dims
 
+WORKER = "lumigen.search.worker"  # the module of a process that is told
+FIRST = (
+    600.0  # seconds more that what a process runs first may take: it begins with imports and data
+)
+
 Samples = Mapping[str, tuple[Dims, ...]]  # of each entry, where it is measured
 
 

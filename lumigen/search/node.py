@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lumigen.child import Child
 from lumigen.resources import lumigen_version
-from lumigen.search.jobs import Job, Timed
+from lumigen.search.jobs import FIRST, WORKER, Job, Timed
 from lumigen.search.lanes import measuring_of
-from lumigen.search.process import Worker
 from lumigen.target import parse_target
 
 
@@ -31,7 +31,7 @@ class ClusterNode:
     def __init__(self, told: tuple[str, ...]) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="lumigen-node-")
         self.place = Path(self.folder.name)
-        self.worker = Worker(self.place / "worker", (*told, "0"))
+        self.worker = Child(self.place / "worker", WORKER, (*told, "0"), FIRST)
 
     def machine(self, target: str, threads: int) -> tuple[str, ...]:
         """What its measurements are of, with the version of lumigen; nothing where none can be made."""

@@ -22,8 +22,7 @@ from lumigen.lower.assemble import LoweredKernel, LoweredModel
 from lumigen.measuring import Measuring, Ready
 from lumigen.program import KernelParameter
 from lumigen.search.crew import ONE, Crew, TrialWorker
-from lumigen.search.jobs import Job, Samples, Timed
-from lumigen.search.process import FIRST
+from lumigen.search.jobs import FIRST, Job, Samples, Timed
 from lumigen.target_row import Target
 from lumigen.tile import TileProgram
 
@@ -94,9 +93,14 @@ class Trials:
         return _key(kernel) in self.built and self.built[_key(kernel)] is None
 
     def build(
-        self, models: Sequence[LoweredModel], seconds: float = FIRST, *, whole: bool = False
+        self,
+        models: Sequence[LoweredModel],
+        seconds: float = FIRST,
+        *,
+        whole: bool = False,
+        each: float = COMPILING,
     ) -> list[Job | None]:
-        """The jobs of models; None of one with a kernel that does not compile in so many seconds.
+        """The jobs of models; None of one with a kernel that does not compile in so many seconds, or `each` in its own.
 
         Kernels that do not run at any sample are compiled where a `whole` model is to be.
         """
@@ -106,7 +110,7 @@ class Trials:
         lacking = {key: k for key, k in distinct.items() if key not in self.built}
 
         def compiled(kernel: LoweredKernel) -> Ready | None:
-            left = min(COMPILING, end - monotonic())
+            left = min(each, end - monotonic())
             return self.measuring.compiled(kernel, left) if left > 0 else None
 
         with ThreadPoolExecutor(self.threads) as pool:

@@ -32,7 +32,7 @@ from lumigen.search.clock import Clock
 from lumigen.search.crew import ONE, Crew
 from lumigen.search.features import Workers, tasks_at_once
 from lumigen.search.history import History
-from lumigen.search.jobs import Samples, Timed
+from lumigen.search.jobs import FIRST, Samples, Timed
 from lumigen.search.least import least_of, probed
 from lumigen.search.models import Choices, Search, Seen, model_of, of_regions
 from lumigen.search.remembering import remembering
@@ -319,7 +319,7 @@ def _begin(
 
 def _second(search: Search, model: Searched, clock: Clock, samples: Samples) -> Timed | None:
     """What a second run of the model at these dims takes, as the first one makes its data; None: it does not run."""
-    (job,) = search.trials.build([model.plain])
+    (job,) = search.trials.build([model.plain], each=FIRST)  # without it there is no search
     timed = None if job is None else search.trials.begin(replace(job, samples=samples))
     if job is None or timed is None:
         return None

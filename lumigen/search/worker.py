@@ -1,4 +1,4 @@
-"""worker: runs the jobs that it is told of on stdin, one after another, and says `done` after each.
+"""worker: runs the jobs that it is told of, one after another.
 
 It is a process of its own, since what it runs may be wrong, and a kernel that faults takes it down:
 `python -m lumigen.search.worker TARGET THREADS COLD NUMBER`.
@@ -6,14 +6,13 @@ It is a process of its own, since what it runs may be wrong, and a kernel that f
 
 from __future__ import annotations
 
-import pickle
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from time import perf_counter
 
 import numpy as np
 
+from lumigen.child import served
 from lumigen.emit.counter import Array, fill
 from lumigen.emit.vectors import WEIGHT_SCALE, WEIGHT_STREAM, input_of
 from lumigen.index import Dim
@@ -130,13 +129,8 @@ def main() -> None:
     """Until stdin ends."""
     measuring = measuring_of(parse_target(sys.argv[1]))
     assert measuring is not None, "asked before"
-    runner = Runner(measuring.open(int(sys.argv[2]), sys.argv[3] == "True", int(sys.argv[4])))
-    while (job := sys.stdin.readline().strip()) and (made := sys.stdin.readline().strip()):
-        # Both files are those of the process that has started this one.
-        timed = runner.run(pickle.loads(Path(job).read_bytes()))  # noqa: S301
-        Path(made).write_bytes(pickle.dumps(timed))
-        sys.stdout.write("done\n")
-        sys.stdout.flush()
+    lane = measuring.open(int(sys.argv[2]), sys.argv[3] == "True", int(sys.argv[4]))
+    served(Runner(lane).run)
 
 
 if __name__ == "__main__":
