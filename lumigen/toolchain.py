@@ -59,6 +59,7 @@ def findings() -> tuple[Finding, ...]:
         _package("numpy"),
         _processor(),
         _cache(),
+        *(_package(name, extra=True) for name in ("torch", "onnx", "transformers")),
     )
 
 
@@ -222,11 +223,13 @@ def _headers() -> Finding:
     )
 
 
-def _package(name: str) -> Finding:
+def _package(name: str, *, extra: bool = False) -> Finding:
+    """`extra`: what reads models of other programs, and is an extra of that name."""
     try:
-        return Finding(name, importlib.metadata.version(name))
+        return Finding(name, importlib.metadata.version(name), is_needed=not extra)
     except importlib.metadata.PackageNotFoundError:
-        return Finding(name, "not found", f"pip install {name}")
+        command = f"pip install 'lumigen[{name}]'" if extra else f"pip install {name}"
+        return Finding(name, "not found", command, is_needed=not extra)
 
 
 def _processor() -> Finding:

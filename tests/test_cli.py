@@ -467,6 +467,8 @@ REFUSED = [
     ("bench full", "[bench] full cannot be used: "),
     ("test full", "[test] full cannot be used: "),
     ("inspect full", "[inspect] full cannot be used: "),
+    ("inspect checkpoint", "says `lumigen compile checkpoint --explain`"),
+    ("inspect checkpoint/a.pt2", "says `lumigen compile checkpoint/a.pt2 --explain`"),
     ("inspect full/a.txt", "[inspect] full/a.txt cannot be used: it is no shared library"),
     ("new full", "[new] full cannot be used: it is there already. Choose another name"),
     ("new 9lives", "[new] NAME cannot be '9lives'. Pass a name that begins with a letter from A"),
@@ -483,15 +485,21 @@ def test_what_cannot_be_done_is_said(command: str, says: str, here: Path, run: R
     files = ["a.txt", "w.safetensors", "y.npy", "y.pt"]
     (here / "full").mkdir()
     (here / "damaged").mkdir()
-    write(here / "damaged" / "manifest.json", '{"lumigen"')
-    for name in files:
-        write(here / "full" / name, "mine")
+    (here / "checkpoint").mkdir()
+    given = {
+        "checkpoint/a.pt2": "mine",
+        "checkpoint/config.json": "{}",
+        "damaged/manifest.json": '{"lumigen"',
+        **{f"full/{name}": "mine" for name in files},
+    }
+    for name, text in given.items():
+        write(here / name, text)
     arguments = [str(DIGITS) if word == "{digits}" else word for word in command.split()]
     code, out, err = run(*arguments)
     assert (code, out) == (1, "")
     last = next(line for line in err.splitlines() if line.startswith("error: "))
     assert says in last
-    assert tree(here) == ["damaged/manifest.json", *(f"full/{name}" for name in files)]
+    assert tree(here) == list(given)
 
 
 # what is named, and what is near it

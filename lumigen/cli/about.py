@@ -81,7 +81,9 @@ def manifest_of_library(path: Path) -> dict[str, Any]:
         manifest = {}
     if fault({"files": {}, **manifest}):
         why = "it is no shared library that holds a manifest of lumigen"
-        remedy = "Name a shared library that was built from an emitted project."
+        remedy = "Name a shared library that was built from an emitted project, or an .onnx file."
+        if path.suffix == ".pt2":
+            remedy = f"What is in an archive says `lumigen compile {path} --explain`."
         raise FileRefused(command="inspect", file=path, why=why, remedy=remedy)
     return manifest
 

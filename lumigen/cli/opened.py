@@ -30,6 +30,7 @@ from lumigen.errors import (
 from lumigen.missing import advice
 from lumigen.model_weights import weights_path
 from lumigen.weights import open_weights
+from lumigen.weights.json_text import CONFIG
 
 Array = npt.NDArray[Any]
 Entry = Mapping[str, Any]  # as the manifest has it
@@ -49,6 +50,8 @@ def manifest_of(command: str, directory: Path) -> dict[str, Any]:
     file = directory / MANIFEST
     instead = "Name a directory that `lumigen compile` made."
     remedy = advice(directory, instead, lambda p: (p / MANIFEST).is_file())
+    if (directory / CONFIG).is_file():
+        remedy = f"What is in a checkpoint says `lumigen compile {directory} --explain`."
     if file.is_file():
         why = "it is damaged, or of another program"
         remedy = "Compile the model again into an empty directory."

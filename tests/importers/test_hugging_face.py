@@ -539,7 +539,7 @@ def test_damage_is_seen_by_examples_too(
     ("which", "options", "says"),
     [
         ("llama", "--weights other.safetensors", "Pass a directory of Hugging Face alone"),
-        ("llama", "--dim batch=1..8", "Pass sizes with --set, as its build() takes them"),
+        ("llama", "--dim batch=1..8", "Pass --set length=.., --set prefill=.., --set cache"),
         ("llama", "--set lenght=9", "there is no option lenght; there are: cache, length"),
         ("llama", "--set way=fast", "Pass one of example, text, forward"),
         ("llama", "--trust", "Pass it with a .pt2"),

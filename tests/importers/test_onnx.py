@@ -14,6 +14,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 from onnx_models import classifier, expected, model, node, run
+from programs import of_a_program
 
 import lumigen as lg
 from lumigen.forms import text_after
@@ -401,6 +402,8 @@ def test_a_model_is_compiled_as_a_project(rng, tmp_path: Path) -> None:
         image = rng.standard_normal((batch, 1, 8, 8)).astype(F)
         wanted = expected(proto, {"image.1": image})["probs"]
         np.testing.assert_allclose(context.forward(image), wanted, atol=1e-6)
+    of_program = of_a_program(tmp_path / "net", module.__name__, image, wanted.shape)
+    np.testing.assert_allclose(of_program, wanted, atol=1e-6)
     assert numpy_helper.to_array(proto.graph.initializer[0]).shape == (4, 1, 3, 3)
 
 

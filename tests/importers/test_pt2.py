@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 import subprocess
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from programs import of_a_program
 from torch import nn
 from torch.export import Dim
 
@@ -188,6 +190,7 @@ def test_an_archive_names_no_devices_as_sources() -> None:
 def test_a_compiled_module_computes_what_pytorch_does(tmp_path: Path) -> None:
     torch.manual_seed(0)
     module = Net()
+    first = copy.deepcopy(module)
     shapes = [{0: Dim("batch", min=1, max=8)}]
     model = lg.from_torch(module, (torch.randn(3, 4),), dynamic_shapes=shapes, name="small_net")
     place = tmp_path / "small_net"
@@ -201,6 +204,10 @@ def test_a_compiled_module_computes_what_pytorch_does(tmp_path: Path) -> None:
         with torch.no_grad():
             want = module(x)["probs"].numpy()
         np.testing.assert_allclose(context.forward(x.numpy()), want, rtol=1e-5)
+    x = torch.randn(3, 4)
+    with torch.no_grad():  # the first run of a context: what the module does when it is new
+        want = first(x)["probs"].numpy()
+    np.testing.assert_allclose(of_a_program(place, "small_net", x.numpy(), (3, 4)), want, rtol=1e-5)
     assert what_the_original_gives(place) == "baseline: 0 failures"
     weights = place / "weights" / "small_net.safetensors"
     kept = weights.read_bytes()

@@ -6,6 +6,7 @@ have them. `made` refuses a checkpoint that an example does not compute, with No
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
 from typing import Any
 
@@ -48,6 +49,14 @@ def made(checkpoint: Checkpoint, example: str, options: Mapping[str, Any]) -> Mo
         _check_pixels(checkpoint, PIXELS[example])
     file = examples_dir() / example / "model.py"
     return load_model_file(file, weights=checkpoint.weights, options=options)
+
+
+def options_of(example: str) -> tuple[str, ...]:
+    """What the example's build() takes beside the weights."""
+    text = (examples_dir() / example / "model.py").read_text(encoding="utf-8")
+    functions = (n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef))
+    given = next(f.args for f in functions if f.name == "build")
+    return tuple(a.arg for a in (*given.args[1:], *given.kwonlyargs))
 
 
 def _check_pooling(checkpoint: Checkpoint) -> None:

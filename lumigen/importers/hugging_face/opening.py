@@ -18,7 +18,7 @@ from lumigen.frontend.load import parse_option
 from lumigen.frontend.trace import fail
 from lumigen.graph import Graph, tensor_of
 from lumigen.importers.hugging_face.checkpoint import Checkpoint, read_checkpoint
-from lumigen.importers.hugging_face.known import EXAMPLES, made
+from lumigen.importers.hugging_face.known import EXAMPLES, made, options_of
 from lumigen.importers.hugging_face.reports import Compared
 from lumigen.importers.listing import Listing, entry_line
 from lumigen.weights import Array, Weights
@@ -164,7 +164,9 @@ def chosen(path: str | Path, options: Mapping[str, Any], dims: Dims) -> Chosen:
     if wanted == "example" and name is None:
         raise checkpoint.wrong(why, "Leave way=example out, and it is compiled by transformers.")
     if name is not None and wanted in (None, "example"):
-        refuse_dims(sizes, f"the example {name}", "sizes with --set, as its build() takes them")
+        options_there = ", ".join(f"--set {option}=.." for option in options_of(name))
+        taken = f"{options_there}, or --set way=forward, which has dims"
+        refuse_dims(sizes, f"the example {name}", taken)
         try:
             model = made(checkpoint, name, options)
         except NotComputed as e:
