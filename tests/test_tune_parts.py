@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -28,7 +29,7 @@ from lumigen.progress import Stages
 from lumigen.region import Region
 from lumigen.search import host, winners
 from lumigen.search.book import Book, Found, book_of, key_of, text_of
-from lumigen.search.choice import Choice, near
+from lumigen.search.choice import Choice, candidate_of, in_turn, near
 from lumigen.search.climb import Climb, Space, is_better, mean
 from lumigen.search.clock import Clock
 from lumigen.search.samples import samples_of
@@ -103,6 +104,23 @@ def test_kernels_of_an_architecture_are_searched_where_they_run() -> None:
         sizes = [k.schedule for k in model_of(choice).kernels if k.program.skeleton == "roles"]
         assert set(choice.special) == set(sizes)
         assert sizes != [k.schedule for k in plain.kernels if k.program.skeleton == "roles"]
+
+
+def test_kernels_of_several_dims_take_turns() -> None:
+    """At 512 rows another kernel runs than at one, and a search may end before all of either was tried."""
+    plain = model_of()
+    region, space = region_of(plain), space_of(plain)
+    first = space.first(region)
+    candidate = candidate_of(first, region, CUDA)
+    assert candidate is not None
+    own = tuple(v.sizes for v in CUDA.variants(candidate, HERE))
+    assert len(own) > 1
+    changed = [
+        [i for i, (a, b) in enumerate(zip(c.special, own, strict=True)) if a != b]
+        for c in islice((c for c in near(first, region, CUDA, HERE) if c.special), 2 * len(own))
+    ]
+    assert changed == 2 * [[i] for i in range(len(own))]
+    assert [*in_turn([iter("abc"), iter(""), iter("d")])] == ["a", "d", "b", "c"]
 
 
 def test_a_schedule_of_an_architecture_that_is_not_legal_is_left_out() -> None:

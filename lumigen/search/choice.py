@@ -6,7 +6,8 @@ laid out. So it can be kept in a file, and be found again in the space of the sa
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections import deque
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -78,23 +79,51 @@ def dims_of(region: Region) -> list[Dim]:
 def near(
     choice: Choice, region: Region, device: Device, architectures: Collection[str] = ()
 ) -> Iterator[Choice]:
-    """Every choice that is one decision away: another schedule of a kernel, then another plan."""
+    """Every choice that is one decision away: another schedule of a kernel, or another plan.
+
+    Kernels take turns, as a region may have many schedules of one that runs at few dims.
+    """
     found = candidate_of(choice, region, device)
     if found is None:
         return
     variants = tuple(device.variants(found, architectures))
     own = tuple(v.sizes for v in variants)
-    for number, v in enumerate(variants):
+
+    def of_variant(number: int) -> Iterator[Choice]:
+        v = variants[number]
         for other in device.builders[v.sizes.builder].near(found.plan.kernels[v.kernel], v.sizes):
             yield replace(choice, special=(*own[:number], other, *own[number + 1 :]))
-    for kernel, (plan, sizes) in enumerate(zip(found.plan.kernels, choice.schedules, strict=True)):
+
+    def of_kernel(kernel: int) -> Iterator[Choice]:
+        sizes = choice.schedules[kernel]
         builder = device.builders.get(sizes.builder)
-        for other in builder.near(plan, sizes) if builder else ():
+        for other in builder.near(found.plan.kernels[kernel], sizes) if builder else ():
             schedules = (*choice.schedules[:kernel], other, *choice.schedules[kernel + 1 :])
             yield replace(choice, schedules=schedules)
-    for kernel, plan in enumerate(found.plan.kernels):
-        for number, _ in enumerate(plans_near(plan)):
+
+    def of_plan(kernel: int) -> Iterator[Choice]:
+        for number, _ in enumerate(plans_near(found.plan.kernels[kernel])):
             yield replace(choice, plans=(*choice.plans, (kernel, number)), special=())
+
+    kernels = range(len(found.plan.kernels))
+    yield from in_turn(
+        [
+            *map(of_variant, range(len(variants))),
+            *map(of_kernel, kernels),
+            *map(of_plan, kernels),
+        ]
+    )
+
+
+def in_turn(each: Sequence[Iterator[T]]) -> Iterator[T]:
+    """One of each, again and again, as long as they have some."""
+    left = deque(each)
+    while left:
+        items = left.popleft()
+        for item in items:
+            yield item
+            left.append(items)
+            break
 
 
 def _nth(items: Iterator[T], number: int) -> T | None:
