@@ -14,10 +14,9 @@ from test_tune import FOUND
 
 from lumigen.page import tuning_page
 from lumigen.page.chart import ChartDot, chart
-from lumigen.page.tuning import steps_of
 from lumigen.search.book import key_of
 from lumigen.search.choice import Choice, beginnings
-from lumigen.search.story import Attempt, RegionStory, Story, as_text
+from lumigen.search.story import Attempt, RegionStory, Story, as_text, curve_of, reached, steps_of
 from lumigen.targets.cpu.device import CPU
 
 MADE = compiled()
@@ -55,6 +54,25 @@ def test_a_page_says_what_was_tried_and_what_was_not() -> None:
         assert "lumigen_tasks" in article or "for (" in article, "its source"
     assert "12 trials" in page
     assert "1 candidates gave other results" in page
+
+
+def test_a_curve_says_when_most_of_the_speed_was_there() -> None:
+    def region(key: str, before: float, *falls: tuple[float, float]) -> RegionStory:
+        each = (Attempt(at, FOUND.choice, t, is_quick=False, is_best=True) for at, t in falls)
+        best = falls[-1][1] if falls else before
+        return RegionStory(key, key, before, best, None, FOUND.choice, "", tuple(each))
+
+    made = (
+        region("a", 8.0, (3.0, 4.0), (9.0, 3.9)),
+        region("b", 2.0, (1.0, 1.5)),
+        region("c", 0.1),
+    )
+    whole = Story(10.0, 4, (), made, {})
+    curve = [(0.0, 10.1), (1.0, 9.6), (3.0, 5.6), (9.0, 5.5)]
+    assert curve_of(whole) == [(at, pytest.approx(seconds)) for at, seconds in curve]
+    assert (reached(whole), reached(whole, 1.0), reached(whole, 0.5)) == (3.0, 9.0, 0.0)
+    assert reached(Story(10.0, 0, (), (), {})) == 0.0, "nothing was searched"
+    assert "95% of that speed after 2" in tuning_page(MADE, story())
 
 
 def test_it_needs_nothing_else_and_is_the_same_twice() -> None:

@@ -19,7 +19,16 @@ from lumigen.page.contexts import (
 from lumigen.printer.amount import duration
 from lumigen.resources import lumigen_version, templates_dir
 from lumigen.search.book import key_of
-from lumigen.search.story import Attempt, RegionStory, Story, as_text
+from lumigen.search.story import (
+    FINAL,
+    Attempt,
+    RegionStory,
+    Story,
+    as_text,
+    curve_of,
+    reached,
+    steps_of,
+)
 
 BAR = 180  # pixels of the longest region's time
 ROWS = 60  # of the fastest candidates of a region
@@ -35,6 +44,7 @@ def tuning_page(compilation: Compilation, story: Story) -> str:
         f"{duration(story.seconds)} of search",
         f"{story.trials} trials",
         _gained(story),
+        _reached(story),
         f"lumigen {lumigen_version()}",
     )
     return render(
@@ -45,7 +55,7 @@ def tuning_page(compilation: Compilation, story: Story) -> str:
             facts=tuple(filter(None, facts)),
             lost=", ".join(f"{count} candidates {why}" for why, count in story.dropped.items()),
             curve=chart(
-                story.seconds, _sum(r.before for r in story.regions), _least(story), _steps(story)
+                story.seconds, _sum(r.before for r in story.regions), _least(story), curve_of(story)
             ),
             regions=tuple(_region(r, story, compilation, longest) for r in story.regions),
         ),
@@ -57,6 +67,10 @@ def _gained(story: Story) -> str:
     return f"{duration(before)} to {duration(best)}" if before else ""
 
 
+def _reached(story: Story) -> str:
+    return f"{FINAL:.0%} of that speed after {duration(reached(story))}"
+
+
 def _sum(times: Iterable[float]) -> float:
     return sum(times) or 1e-9  # a model of which nothing runs at the typical dims
 
@@ -64,23 +78,6 @@ def _sum(times: Iterable[float]) -> float:
 def _least(story: Story) -> float | None:
     known = [r.least for r in story.regions if r.least is not None]
     return sum(known) if known and len(known) == len(story.regions) else None
-
-
-def _steps(story: Story) -> list[tuple[float, float]]:
-    """When the sum of the best times fell, and to what."""
-    best = {r.key: r.before for r in story.regions}
-    found = [(0.0, _sum(best.values()))]
-    falls = [(at, r.key, t) for r in story.regions for at, t in steps_of(r)[1:]]
-    for at, key, t in sorted(falls):
-        best[key] = t
-        found.append((at, _sum(best.values())))
-    return found
-
-
-def steps_of(region: RegionStory) -> list[tuple[float, float]]:
-    """When the best time of a region fell, and to what."""
-    falls = [(a.at, a.seconds) for a in region.attempts if a.seconds and a.is_best]
-    return [(0.0, region.before or 1e-9), *falls]
 
 
 def _region(r: RegionStory, story: Story, compilation: Compilation, longest: float) -> RegionPage:

@@ -24,6 +24,7 @@ from lumigen.search.equal import LACKING, Equal, chosen, proposed
 from lumigen.search.flipping import flipped
 from lumigen.search.lanes import measuring_of, refusal
 from lumigen.search.shipped import shipped
+from lumigen.search.story import FINAL, reached
 from lumigen.search.tune import News, Terms, tune
 from lumigen.target_row import Target
 
@@ -112,6 +113,9 @@ class Asked:
             at.say(note)
         if found.faster:
             at.say(f"the search made faster: {', '.join(starmap(_gained, found.faster.items()))}")
+            if (story := found.story) is not None:
+                took = f"{reached(story):.0f} of {story.seconds:.0f} s"
+                at.say(f"{FINAL:.0%} of the speed at its end was there after {took}")
         else:
             at.say("the search found no faster kernel: the model runs as without it")
         if found.dropped:

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from lumigen.schedule import Schedule
 from lumigen.search.choice import Choice
 
+FINAL = 0.95  # of a speed, as good as all of it
+NOTHING = 1e-9  # seconds of a model of which nothing runs at the typical dims
+
 
 @dataclass(frozen=True)
 class Attempt:
@@ -49,6 +52,29 @@ class Story:
     machine: tuple[str, ...]
     regions: tuple[RegionStory, ...]
     dropped: Mapping[str, int]  # choices, by what was wrong with them
+
+
+def curve_of(story: Story) -> list[tuple[float, float]]:
+    """When the sum of the best times of all regions fell, in seconds from the beginning, and to what."""
+    best = {r.key: r.before for r in story.regions}
+    found = [(0.0, sum(best.values()) or NOTHING)]
+    falls = [(at, r.key, t) for r in story.regions for at, t in steps_of(r)[1:]]
+    for at, key, t in sorted(falls):
+        best[key] = t
+        found.append((at, sum(best.values()) or NOTHING))
+    return found
+
+
+def steps_of(region: RegionStory) -> list[tuple[float, float]]:
+    """When the best time of a region fell, and to what."""
+    falls = [(a.at, a.seconds) for a in region.attempts if a.seconds and a.is_best]
+    return [(0.0, region.before or NOTHING), *falls]
+
+
+def reached(story: Story, share: float = FINAL) -> float:
+    """After how many seconds the best choices so far had this share of the speed that they had at the end."""
+    curve = curve_of(story)
+    return next(at for at, seconds in curve if seconds * share <= curve[-1][1])
 
 
 def as_text(choice: Choice) -> str:
