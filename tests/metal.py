@@ -10,6 +10,11 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 EMULATOR = ROOT / "emulator" / "metal"
 EMULATED = EMULATOR / "emulated"
+# What keeps each call to a barrier, and the frames that lead to it, as they stand in the source.
+AS_WRITTEN = (
+    *("-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-fno-thread-jumps"),
+    *("-fno-crossjumping", "-fno-tree-tail-merge", "-Wno-ignored-optimization-argument"),
+)
 LINT = (
     *("-x", "clcpp", "-cl-std=clc++2021", "-target", "spir64", "-cl-no-stdinc", "-fsyntax-only"),
     *("-Wno-unknown-attributes", f"-I{EMULATOR / 'lint'}"),
@@ -54,11 +59,11 @@ def said_of_shaders(kernels: Path, namespace: str) -> str | None:
     return said(clang, *flags, str(kernels)).stderr
 
 
-def build(kernels: Path, main: Path, program: Path, compiler: str = "c++") -> None:
+def build(kernels: Iterable[Path], main: Path, program: Path, compiler: str = "c++") -> None:
     """The kernels with the emulator and a main function."""
     sources = [*sorted(EMULATED.glob("*.cpp")), main]
-    flags = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{EMULATOR}"]
-    shader = ["-x", "c++", "-Wno-attributes", "-Wno-unused-parameter", str(kernels)]
+    flags = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", *AS_WRITTEN, f"-I{EMULATOR}"]
+    shader = ["-x", "c++", "-Wno-attributes", "-Wno-unused-parameter", *map(str, kernels)]
     done = said(compiler, *flags, *map(str, sources), *shader, "-o", str(program))
     assert done.returncode == 0, done.stderr
 

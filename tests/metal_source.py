@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from metal import EMULATED, EMULATOR, said
+from metal import AS_WRITTEN, EMULATED, EMULATOR, said
 
 Array = np.ndarray
 THREE = "emulated::place()."
@@ -108,8 +108,8 @@ class Foreign:
             *sorted(EMULATED.glob("[ft]*.cpp")),
             EMULATED / "memory.cpp",
         ]
-        flags = ["-std=c++17", "-O1", "-w", f"-I{EMULATOR}", "-o", str(folder / "program")]
-        done = said("c++", *flags, *map(str, sources))
+        flags = ["-std=c++17", "-O1", "-w", *AS_WRITTEN, f"-I{EMULATOR}"]
+        done = said("c++", *flags, *map(str, sources), "-o", str(folder / "program"))
         if done.returncode != 0:
             raise AssertionError(done.stderr[:2000])
         return Foreign(folder / "program")

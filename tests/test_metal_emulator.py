@@ -17,7 +17,7 @@ NUMBERS = range(1, 129)
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("emulator") / "launch"
-    build(NATIVE / "kernels.metal", NATIVE / "launch.cpp", out)
+    build((NATIVE / "kernels.metal", NATIVE / "wrong.metal"), NATIVE / "launch.cpp", out)
     return out
 
 
@@ -32,9 +32,10 @@ def launch(
     return np.array(done.stdout.split(), np.float32)
 
 
-def stopped(program: Path, kernel: str, *sizes: int, fault: str = "") -> str:
+def stopped(program: Path, kernel: str, *sizes: int, fault: str = "", seed: int = 0) -> str:
     command = [str(program), kernel, *map(str, sizes), *([fault] if fault else [])]
-    done = said(*command, given=NUMBERS)
+    env = {"LUMIGEN_EMULATOR_SEED": str(seed), "LUMIGEN_EMULATOR_SECONDS": "1"}
+    done = said(*command, given=NUMBERS, env=env)
     assert done.returncode == 3, f"{kernel} ran: {done.stdout}"
     assert done.stderr.count("\n") == 1, "one line says what is wrong"
     return done.stderr
@@ -130,6 +131,73 @@ def test_a_wrong_kernel_is_stopped(kernel: str, program: Path) -> None:
     text = stopped(program, kernel, 1, 64, shared, 64)
     assert WRONG[kernel] in text
     assert f"kernel {kernel}" in text
+
+
+STOPPED = {
+    "meet_on_two_ways": "came to one on two ways",
+    "two_barriers_in_a_line": "came to one on two ways",
+    "sums_on_two_ways": "lane 1 is not at an operation of its simdgroup, it waits elsewhere",
+    "far_behind": "behind the end of one of 512 bytes",
+    "written_behind": "past the ends of a buffer of 252 bytes",
+    "written_input": "wrote what it may only read, byte",
+    "written_arguments": "wrote what it may only read, byte",
+    "many_variables": "has more variables than its 64 KiB of stack",
+    "divided": "divided an integer by 0",
+    "endless": "runs for 1 s and has not come to a barrier",
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kernel", STOPPED)
+def test_a_wrong_kernel_is_stopped_in_each_order(kernel: str, seed: int, program: Path) -> None:
+    written = 63 if kernel == "written_behind" else 64
+    text = stopped(program, kernel, 1, 64, 4096, written, seed=seed)
+    assert STOPPED[kernel] in text
+    assert f"kernel {kernel}" in text
+
+
+def test_memory_is_guarded_at_one_end_and_at_the_other(program: Path) -> None:
+    """To a byte, by which seeds are odd; what is read past the end that is not guarded is NaN."""
+    assert "4 bytes ahead of one of 512 bytes" in stopped(
+        program, "just_ahead", 1, 1, 0, 1, seed=1
+    )
+    assert np.isnan(launch(program, "just_ahead", NUMBERS, 1, 1, 0, 1)).all()
+    x = np.arange(1, 129)
+    for seed in range(3):
+        y = launch(program, "all_of_it", x, 1, 64, 0, 64, seed=seed)
+        np.testing.assert_array_equal(y, x[::-1][:64])
+
+
+RIGHT = {
+    "meet_on_one_way": [1] * 64,
+    "one_barrier": [3] * 64,
+    "sums_on_one_way": [48] * 64,
+    "whole_barrier": [*range(32, 64), *range(32)],
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kernel", RIGHT)
+def test_a_right_kernel_is_not_accused(kernel: str, seed: int, program: Path) -> None:
+    y = launch(program, kernel, NUMBERS, 1, 64, 4096, 64, seed=seed)
+    np.testing.assert_array_equal(y, RIGHT[kernel])
+
+
+def test_what_threadgroups_need_of_each_other_shows_by_their_order(program: Path) -> None:
+    def found(kernel: str, seed: int) -> np.ndarray:
+        return launch(program, kernel, NUMBERS, 8, 64, 0, 512, seed=seed).reshape(8, 64)
+
+    ordered = np.repeat(np.arange(1, 9)[:, None], 64, 1)
+    right = np.arange(1, 65) + np.arange(8)[:, None]
+    for seed in range(1, 4):
+        assert not (found("chain", seed) == ordered).all()
+        np.testing.assert_array_equal(found("no_chain", seed), right)
+
+
+def test_a_barrier_of_simdgroups_alone_shows_by_their_order(program: Path) -> None:
+    for seed in (1, 3, 5):
+        y = launch(program, "own_barrier", NUMBERS, 1, 64, 4096, 64, seed=seed)
+        assert not (y == RIGHT["whole_barrier"]).all()
 
 
 FAULTS = {

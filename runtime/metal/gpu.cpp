@@ -47,6 +47,7 @@ bool Memory::wrap(MTL::Device* device, const char* data, size_t bytes) {
 bool Memory::make(MTL::Device* device, size_t bytes) {
   buffer_.reset();
   bytes_ = 0;
+  is_read_only_ = false;
   if (bytes == 0) return true;
   buffer_ = NS::TransferPtr(device->newBuffer(bytes, MTL::ResourceStorageModeShared));
   if (!buffer_) return false;

@@ -74,8 +74,7 @@ Status open_context(Context** out, Model* model, const ContextOptions& options) 
                   where, bytes);
     if (bytes > 0) std::memset(context->kept.data(), 0, bytes);
     const Weights& weights = model->weights;
-    context->memory_of_gpu = {&weights.mapped(), &weights.copied(), &context->room, &context->kept,
-                              &context->staging};
+    context->memory_of_gpu = {&weights.mapped(), &weights.copied(), &context->room, &context->kept};
     context->states = context->kept.data();
     context->state_bytes = bytes;
     model->references.fetch_add(1, std::memory_order_relaxed);
@@ -110,7 +109,7 @@ Status Run::claim(Context* context) {
 
 Status Run::reserve(int64_t bytes) {
   Context& c = *context_;
-  if (static_cast<size_t>(bytes) > c.room.bytes() &&
+  if (!c.room.has_room(static_cast<size_t>(bytes)) &&
       !c.room.make(model().gpu.device(), static_cast<size_t>(bytes)))
     return fail(
         kNoMemory,
@@ -123,24 +122,27 @@ Status Run::reserve(int64_t bytes) {
 Status Run::begin(const void* /*dims*/, size_t /*dims_bytes*/, Tensor* tensors, const Port* const* /*ports*/,
                   int32_t inputs, int32_t count) {
   Context& c = *context_;
-  int64_t total = 0;
-  for (int32_t i = 0; i < count; ++i) total += align64(static_cast<int64_t>(bytes_of(tensors[i])));
-  if (static_cast<size_t>(total) > c.staging.bytes() &&
-      !c.staging.make(model().gpu.device(), static_cast<size_t>(total)))
-    return fail(kNoMemory,
-                "[%s] no memory for inputs and outputs, %lld bytes. Free so much, or run with smaller dims.",
-                entry_, static_cast<long long>(total));
   c.copies.clear();
-  char* place = c.staging.data();
   try {
+    c.memory_of_gpu.reserve(c.memory_of_gpu.size() + static_cast<size_t>(count));
+    while (c.staging.size() < static_cast<size_t>(count)) {
+      c.staging.emplace_back();
+      c.memory_of_gpu.push_back(&c.staging.back());
+    }
     for (int32_t i = 0; i < count; ++i) {
       Tensor& t = tensors[i];
-      const size_t bytes = static_cast<size_t>(bytes_of(t));
-      if (bytes > 0 && i < inputs) std::memcpy(place, data_of<char>(t), bytes);
-      if (bytes > 0 && i >= inputs) c.copies.push_back({data_of<char>(t), place, bytes});
-      t.data = place;
+      Memory& memory = c.staging[static_cast<size_t>(i)];
+      const size_t bytes = static_cast<size_t>(bytes_of(t)), room = bytes > 0 ? bytes : 1;
+      if (!memory.has_room(room) && !memory.make(model().gpu.device(), room))
+        return fail(
+            kNoMemory,
+            "[%s] no memory for tensor %d of the call, %zu bytes. Free so much, or run with smaller dims.",
+            entry_, static_cast<int>(i), bytes);
+      memory.let_kernels_write(i >= inputs);
+      if (bytes > 0 && i < inputs) std::memcpy(memory.data(), data_of<char>(t), bytes);
+      if (bytes > 0 && i >= inputs) c.copies.push_back({data_of<char>(t), memory.data(), bytes});
+      t.data = memory.data();
       t.byte_offset = 0;
-      place += align64(static_cast<int64_t>(bytes));
     }
   } catch (const std::bad_alloc&) {
     return fail(kNoMemory, "[%s] no memory for what is remembered of a call. Free memory.", entry_);

@@ -4,9 +4,9 @@
 // anywhere, a buffer of the GPU's where a page does. A call is over when its outputs are there.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <vector>
 
 #include "contract.h"
@@ -50,9 +50,10 @@ struct Copy {
 struct Context : SharedContext {
   Model* model;
   NS::SharedPtr<MTL::CommandQueue> queue;
-  Memory room, kept, staging;                  // of the arena, of states, of what callers pass
-  std::array<const Memory*, 5> memory_of_gpu;  // these and the weights
-  std::vector<Copy> copies;                    // of the call in progress
+  Memory room, kept;                         // of the arena, of states
+  std::deque<Memory> staging;                // of what callers pass, one for each tensor
+  std::vector<const Memory*> memory_of_gpu;  // these and the weights
+  std::vector<Copy> copies;                  // of the call in progress
 
   Reachable reachable() const { return {memory_of_gpu.data(), memory_of_gpu.data() + memory_of_gpu.size()}; }
 };

@@ -7,6 +7,7 @@
 #include <dispatch/dispatch.h>
 
 #include <Foundation/Foundation.hpp>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -40,6 +41,10 @@ class Buffer : public Resource {
   void* contents() const;
   uint64_t gpuAddress() const;
   UInteger length() const { return bytes_; }
+
+  // Of the emulator: whether kernels may write it, and whether nothing was written around it.
+  void let_write(bool allowed) const;
+  bool is_whole() const;
 
  private:
   std::unique_ptr<emulated::Guarded> own_;
@@ -81,7 +86,7 @@ class ComputePipelineState : public NS::Object {
 struct Command {
   const emulated::Kernel* kernel;
   std::vector<char> args;
-  std::vector<const Buffer*> used;
+  std::map<const Buffer*, UInteger> used;  // and how
   UInteger shared_bytes;
   Size groups, shape;
   UInteger turn;  // commands of one turn run at once
@@ -105,7 +110,7 @@ class ComputeCommandEncoder : public NS::Object {
   DispatchType type_;
   const ComputePipelineState* pipeline_ = nullptr;
   std::vector<char> args_;
-  std::vector<const Buffer*> used_;
+  std::map<const Buffer*, UInteger> used_;
   UInteger shared_bytes_ = 0;
 };
 

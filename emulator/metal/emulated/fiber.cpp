@@ -9,7 +9,7 @@ namespace emulated {
 
 namespace {
 
-constexpr size_t kPage = 4096, kStack = 16 * kPage;
+constexpr size_t kStack = 1 << 16, kGuard = 1 << 20;
 
 }  // namespace
 
@@ -39,21 +39,26 @@ emulated_switch:
 #endif
 
 Fiber::Fiber() {
-  void* const memory = mmap(nullptr, kStack + kPage, PROT_READ | PROT_WRITE,
+  void* const memory = mmap(nullptr, kStack + kGuard, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED || mprotect(memory, kPage, PROT_NONE) != 0) {
+  if (memory == MAP_FAILED || mprotect(memory, kGuard, PROT_NONE) != 0) {
     std::fprintf(stderr, "[emulator] no memory for the stack of a thread.\n");
     std::abort();
   }
   stack_ = static_cast<char*>(memory);
 }
 
-Fiber::~Fiber() { munmap(stack_, kStack + kPage); }
+Fiber::~Fiber() { munmap(stack_, kStack + kGuard); }
+
+bool Fiber::has_on_stack(const void* at) const {
+  return at >= stack_ + kGuard && at < stack_ + kGuard + kStack;
+}
+bool Fiber::is_behind_stack(const void* at) const { return at >= stack_ && at < stack_ + kGuard; }
 
 #if defined(__x86_64__)
 
 void Fiber::start(void (*function)()) {
-  void** top = reinterpret_cast<void**>(stack_ + kPage + kStack);
+  void** top = reinterpret_cast<void**>(stack_ + kGuard + kStack);
   *--top = nullptr;  // where it would return to: calls begin 8 bytes behind a multiple of 16
   *--top = reinterpret_cast<void*>(function);
   for (int i = 0; i < 6; ++i) *--top = nullptr;
@@ -67,7 +72,7 @@ void Fiber::give_back() { emulated_switch(&own_, callers_); }
 
 void Fiber::start(void (*function)()) {
   getcontext(&own_);
-  own_.uc_stack.ss_sp = stack_ + kPage;
+  own_.uc_stack.ss_sp = stack_ + kGuard;
   own_.uc_stack.ss_size = kStack;
   own_.uc_link = nullptr;
   makecontext(&own_, function, 0);

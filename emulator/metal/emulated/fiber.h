@@ -11,7 +11,7 @@ namespace emulated {
 
 class Fiber {
  public:
-  Fiber();  // a stack, with a page behind it that nothing may touch
+  Fiber();  // a stack, with a mebibyte behind it that nothing may touch
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
   ~Fiber();
@@ -21,6 +21,9 @@ class Fiber {
   void resume();
   // From inside: back to who resumed it.
   void give_back();
+  // Whether this is of its stack, or of what is behind that.
+  bool has_on_stack(const void* at) const;
+  bool is_behind_stack(const void* at) const;
 
  private:
   char* stack_;

@@ -42,8 +42,9 @@ inline simdgroup_matrix<T, R, C> make_filled_simdgroup_matrix(T value) {
 
 // Rows lie `stride` elements apart, or columns where it is transposed.
 template <class T>
-inline void simdgroup_load(simdgroup_matrix<T, 8, 8>& m, const T* from, ulong stride = 8, ulong2 origin = 0,
-                           bool transposed = false, int line = __builtin_LINE()) {
+EMULATED_MEETING inline void simdgroup_load(simdgroup_matrix<T, 8, 8>& m, const T* from, ulong stride = 8,
+                                            ulong2 origin = 0, bool transposed = false,
+                                            int line = __builtin_LINE()) {
   simdgroup_barrier(mem_flags::mem_none, line);
   from += origin.y * stride + origin.x;
   for (uint i = 0; i < 2; ++i) {
@@ -52,8 +53,9 @@ inline void simdgroup_load(simdgroup_matrix<T, 8, 8>& m, const T* from, ulong st
   }
 }
 template <class T>
-inline void simdgroup_store(const simdgroup_matrix<T, 8, 8>& m, T* to, ulong stride = 8, ulong2 origin = 0,
-                            bool transposed = false, int line = __builtin_LINE()) {
+EMULATED_MEETING inline void simdgroup_store(const simdgroup_matrix<T, 8, 8>& m, T* to, ulong stride = 8,
+                                             ulong2 origin = 0, bool transposed = false,
+                                             int line = __builtin_LINE()) {
   to += origin.y * stride + origin.x;
   for (uint i = 0; i < 2; ++i) {
     const ulong row = m.row(), column = m.column() + i;
@@ -64,9 +66,11 @@ inline void simdgroup_store(const simdgroup_matrix<T, 8, 8>& m, T* to, ulong str
 
 // d = a b + c, the products added in order in float.
 template <class D, class A, class B, class C>
-inline void simdgroup_multiply_accumulate(simdgroup_matrix<D, 8, 8>& d, const simdgroup_matrix<A, 8, 8>& a,
-                                          const simdgroup_matrix<B, 8, 8>& b,
-                                          const simdgroup_matrix<C, 8, 8>& c, int line = __builtin_LINE()) {
+EMULATED_MEETING inline void simdgroup_multiply_accumulate(simdgroup_matrix<D, 8, 8>& d,
+                                                           const simdgroup_matrix<A, 8, 8>& a,
+                                                           const simdgroup_matrix<B, 8, 8>& b,
+                                                           const simdgroup_matrix<C, 8, 8>& c,
+                                                           int line = __builtin_LINE()) {
   struct Both {
     A a[2];
     B b[2];

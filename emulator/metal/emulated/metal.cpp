@@ -53,7 +53,7 @@ void check_addresses(const Command& c) {
     std::memcpy(&word, c.args.data() + at, sizeof word);
     if (word == 0) continue;
     bool found = false;
-    for (const Buffer* b : c.used) found |= word - b->gpuAddress() <= b->length();
+    for (const auto& [b, usage] : c.used) found |= word - b->gpuAddress() <= b->length();
     if (!found)
       emulated::stop(
           "the arguments of %s have an address at byte %zu that is in no buffer which the encoder uses",
@@ -75,30 +75,47 @@ void in_some_order(std::vector<Command>* commands) {
                    [](const Command& a, const Command& b) { return a.turn < b.turn; });
 }
 
+emulated::Edge edge() { return seed() % 2 != 0 ? emulated::Edge::kBegin : emulated::Edge::kEnd; }
+
 void execute(const Command& c) {
   check_addresses(c);
-  const emulated::Guarded args(c.args.size());
+  const emulated::Guarded args(c.args.size(), edge());
   std::memcpy(args.data(), c.args.data(), c.args.size());
   const auto three = [](const Size& s) {
     return uint3(static_cast<uint>(s.width), static_cast<uint>(s.height), static_cast<uint>(s.depth));
   };
+  args.let_write(false);
+  for (const auto& [buffer, usage] : c.used) buffer->let_write((usage & ResourceUsageWrite) != 0);
   const emulated::Dispatch dispatch = {c.kernel->name, three(c.groups), three(c.shape), c.shared_bytes,
                                        seed()};
   emulated::run(dispatch, [&](char* shared) {
     const emulated::Place& place = emulated::place();
     c.kernel->run(args.data(), shared, place.group.x, place.thread);
   });
+  for (const auto& [buffer, usage] : c.used) {
+    if (!buffer->is_whole())
+      emulated::stop("kernel %s: something was written past the ends of a buffer of %lu bytes",
+                     c.kernel->name, buffer->length());
+  }
 }
 
 }  // namespace
 
-Buffer::Buffer(UInteger bytes) : own_(new emulated::Guarded(bytes)), bytes_(bytes) {}
+// Nobody has written it: NaN.
+Buffer::Buffer(UInteger bytes) : own_(new emulated::Guarded(bytes, edge())), bytes_(bytes) {
+  std::memset(own_->host(), 0xff, bytes);
+}
 Buffer::Buffer(void* data, UInteger bytes) : callers_(static_cast<char*>(data)), bytes_(bytes) {}
 Buffer::~Buffer() = default;
 void* Buffer::contents() const { return own_ != nullptr ? own_->host() : callers_; }
 uint64_t Buffer::gpuAddress() const {
   return reinterpret_cast<uintptr_t>(own_ != nullptr ? own_->data() : callers_);
 }
+
+void Buffer::let_write(bool allowed) const {
+  if (own_ != nullptr) own_->let_write(allowed);
+}
+bool Buffer::is_whole() const { return own_ == nullptr || own_->is_whole(); }
 
 Function* Library::newFunction(const NS::String* name) const {
   const emulated::Kernel* kernel = emulated::find_kernel(name->utf8String());
@@ -116,8 +133,8 @@ void ComputeCommandEncoder::setThreadgroupMemoryLength(UInteger bytes, UInteger 
   shared_bytes_ = bytes;
 }
 
-void ComputeCommandEncoder::useResource(const Resource* resource, UInteger) {
-  used_.push_back(static_cast<const Buffer*>(resource));
+void ComputeCommandEncoder::useResource(const Resource* resource, UInteger usage) {
+  used_[static_cast<const Buffer*>(resource)] |= usage;
 }
 
 void ComputeCommandEncoder::dispatchThreadgroups(Size groups, Size shape) {

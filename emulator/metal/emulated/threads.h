@@ -26,7 +26,16 @@ enum class Wait { kNone, kThreadgroup, kSimdgroup };
 // Whether all lanes have to come to an operation, or only those that are read.
 enum class Need { kAll, kRead };
 
+// Where threads meet they have to come the same way, by the calls that are on the stack: a compiler must
+// neither merge two of these calls nor copy one. gcc has flags for that.
+#if defined(__clang__)
+#define EMULATED_MEETING __attribute__((convergent, nomerge))
+#else
+#define EMULATED_MEETING
+#endif
+
 // Waits for all threads of the threadgroup. `line` is that of the kernel's source.
+EMULATED_MEETING
 void wait_threadgroup(int line);
 
 // What the lanes that came to an operation brought, 16 bytes of each.
@@ -36,7 +45,7 @@ struct Exchange {
   unsigned char values[kSimdWidth][16];
 };
 // Brings a value and waits for the others of the simdgroup.
-const Exchange& exchange(const void* value, size_t bytes, Need need, int line);
+EMULATED_MEETING const Exchange& exchange(const void* value, size_t bytes, Need need, int line);
 
 // The value of a lane, which has to be there.
 void require_lane(const Exchange& all, uint lane, int line);
@@ -44,9 +53,9 @@ void require_lane(const Exchange& all, uint lane, int line);
 // Ends the process: a kernel did what no GPU defines. The text says where.
 [[noreturn]] void stop(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
-// A launch: so many threadgroups of so many threads, one after another. `seed` 0 runs threads in their order,
-// every other one in an order of its own, in which some simdgroups are ahead, by which a kernel that lacks a
-// barrier shows.
+// A launch: so many threadgroups of so many threads, one after another. `seed` 0 runs them in their order,
+// every other one in an order of its own, in which simdgroups are ahead, each as far as it can where the seed
+// is odd, by which a kernel that lacks a barrier shows. Odd seeds put threadgroup memory where pages begin.
 struct Dispatch {
   const char* name;
   uint3 groups, shape;
@@ -63,8 +72,10 @@ enum class mem_flags { mem_none = 0, mem_device = 1, mem_threadgroup = 2 };
 inline mem_flags operator|(mem_flags a, mem_flags b) {
   return static_cast<mem_flags>(static_cast<int>(a) | static_cast<int>(b));
 }
-inline void threadgroup_barrier(mem_flags, int line = __builtin_LINE()) { emulated::wait_threadgroup(line); }
-inline void simdgroup_barrier(mem_flags, int line = __builtin_LINE()) {
+EMULATED_MEETING inline void threadgroup_barrier(mem_flags, int line = __builtin_LINE()) {
+  emulated::wait_threadgroup(line);
+}
+EMULATED_MEETING inline void simdgroup_barrier(mem_flags, int line = __builtin_LINE()) {
   emulated::exchange("", 1, emulated::Need::kAll, line);
 }
 

@@ -57,6 +57,7 @@ int main(int argc, char** argv) {
   if (fault != "unused") encoder->useResource(y.get(), MTL::ResourceUsageWrite);
   encoder->dispatchThreadgroups(MTL::Size(number(argv[2]), 1, 1), MTL::Size(number(argv[3]), 1, 1));
   if (fault == "twice" || fault == "without_waiting") {  // the kernel again, over what it has written
+    encoder->useResource(x.get(), MTL::ResourceUsageWrite);
     if (fault == "twice") encoder->memoryBarrier(MTL::BarrierScopeBuffers);
     args = {y->gpuAddress(), x->gpuAddress(), args.n, args.more};
     encoder->setBytes(&args, sizeof args, 0);

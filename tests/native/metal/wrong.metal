@@ -1,0 +1,149 @@
+// Wrong kernels, each beside a right one that differs in what makes it wrong.
+#include <metal_stdlib>
+using namespace metal;
+
+struct Args {
+  device const float* x;
+  device float* y;
+  uint n;
+};
+
+// ---- where threads meet ----
+
+static void meet() { threadgroup_barrier(mem_flags::mem_threadgroup); }
+static float sum_of_lanes(float x) { return simd_sum(x); }
+
+kernel void meet_on_two_ways(constant Args& args [[buffer(0)]], threadgroup char*, uint, uint t) {
+  if (t % 2 == 0) {
+    meet();
+    args.y[t] = 1.0f;
+  } else {
+    meet();
+    args.y[t] = 2.0f;
+  }
+}
+
+kernel void meet_on_one_way(constant Args& args [[buffer(0)]], threadgroup char*, uint, uint t) {
+  if (args.n > 0) {
+    meet();
+    args.y[t] = 1.0f;
+  } else {
+    meet();
+    args.y[t] = 2.0f;
+  }
+}
+
+kernel void two_barriers_in_a_line(constant Args& args [[buffer(0)]], threadgroup char*, uint, uint t) {
+  if (t % 2 == 0) threadgroup_barrier(mem_flags::mem_device); else threadgroup_barrier(mem_flags::mem_device);
+  args.y[t] = 1.0f;
+}
+
+// What each thread does around a barrier is its own matter.
+kernel void one_barrier(constant Args& args [[buffer(0)]], threadgroup char* shared, uint, uint t) {
+  threadgroup float* s = reinterpret_cast<threadgroup float*>(shared);
+  if (t == 0) s[0] = 1.0f;
+  meet();
+  if (t == 0) s[1] = 2.0f;
+  meet();
+  args.y[t] = s[0] + s[1];
+}
+
+kernel void sums_on_two_ways(constant Args& args [[buffer(0)]], threadgroup char*, uint, uint t) {
+  args.y[t] = 0.0f;
+  if (t % 2 == 0) {
+    args.y[t] = sum_of_lanes(1.0f);
+  } else {
+    args.y[t] = sum_of_lanes(2.0f);
+  }
+}
+
+kernel void sums_on_one_way(constant Args& args [[buffer(0)]], threadgroup char*, uint, uint t) {
+  args.y[t] = sum_of_lanes(t % 2 == 0 ? 1.0f : 2.0f);
+}
+
+// ---- memory ----
+
+kernel void just_ahead(constant Args& args [[buffer(0)]], threadgroup char*, uint, uint t) { args.y[t] = args.x[int(t) - 1]; }
+
+kernel void far_behind(constant Args& args [[buffer(0)]], threadgroup char*, uint, uint t) {
+  args.y[t] = args.x[args.n + 2048 + t];
+}
+
+kernel void all_of_it(constant Args& args [[buffer(0)]], threadgroup char*, uint, uint t) { args.y[t] = args.x[args.n - 1 - t]; }
+
+kernel void written_behind(constant Args& args [[buffer(0)]], threadgroup char*, uint, uint t) {
+  if (t < 63) args.y[t + 1] = 1.0f;
+}
+
+kernel void written_input(constant Args& args [[buffer(0)]], threadgroup char*, uint, uint t) {
+  const_cast<device float*>(args.x)[t] = 1.0f;
+}
+
+kernel void written_arguments(constant Args& args [[buffer(0)]], threadgroup char*, uint, uint t) {
+  const_cast<uint&>(args.n) = t;
+}
+
+kernel void many_variables(constant Args& args [[buffer(0)]], threadgroup char*, uint, uint t) {
+  volatile char many[200000];
+  many[t] = 1;
+  args.y[t] = many[t];
+}
+
+// ---- order ----
+
+// Each threadgroup needs what the one before has written.
+kernel void chain(constant Args& args [[buffer(0)]], threadgroup char*, uint group, uint t) {
+  args.y[group * 64 + t] = group == 0 ? 1.0f : args.y[(group - 1) * 64 + t] + 1.0f;
+}
+
+kernel void no_chain(constant Args& args [[buffer(0)]], threadgroup char*, uint group, uint t) {
+  args.y[group * 64 + t] = args.x[t] + float(group);
+}
+
+// What simdgroups exchange, of which each waits for its own lanes alone.
+kernel void own_barrier(constant Args& args [[buffer(0)]], threadgroup char* shared, uint, uint t) {
+  threadgroup float* s = reinterpret_cast<threadgroup float*>(shared);
+  s[t] = float(t);
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+  args.y[t] = s[t ^ 32];
+}
+
+kernel void whole_barrier(constant Args& args [[buffer(0)]], threadgroup char* shared, uint, uint t) {
+  threadgroup float* s = reinterpret_cast<threadgroup float*>(shared);
+  s[t] = float(t);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  args.y[t] = s[t ^ 32];
+}
+
+// ---- what never ends, what has no result ----
+
+kernel void divided(constant Args& args [[buffer(0)]], threadgroup char*, uint, uint t) {
+  args.y[t] = float(100 / int(args.n - 128));
+}
+
+kernel void endless(constant Args& args [[buffer(0)]], threadgroup char* shared, uint, uint t) {
+  threadgroup atomic_uint* flag = reinterpret_cast<threadgroup atomic_uint*>(shared);
+  while (atomic_load_explicit(flag, memory_order_relaxed) != t) {
+  }
+}
+
+#include "emulated/kernels.h"
+EMULATED_KERNEL(meet_on_two_ways, Args, 2)
+EMULATED_KERNEL(meet_on_one_way, Args, 2)
+EMULATED_KERNEL(two_barriers_in_a_line, Args, 2)
+EMULATED_KERNEL(one_barrier, Args, 2)
+EMULATED_KERNEL(sums_on_two_ways, Args, 2)
+EMULATED_KERNEL(sums_on_one_way, Args, 2)
+EMULATED_KERNEL(just_ahead, Args, 2)
+EMULATED_KERNEL(far_behind, Args, 2)
+EMULATED_KERNEL(all_of_it, Args, 2)
+EMULATED_KERNEL(written_behind, Args, 2)
+EMULATED_KERNEL(written_input, Args, 2)
+EMULATED_KERNEL(written_arguments, Args, 2)
+EMULATED_KERNEL(many_variables, Args, 2)
+EMULATED_KERNEL(chain, Args, 2)
+EMULATED_KERNEL(no_chain, Args, 2)
+EMULATED_KERNEL(own_barrier, Args, 2)
+EMULATED_KERNEL(whole_barrier, Args, 2)
+EMULATED_KERNEL(divided, Args, 2)
+EMULATED_KERNEL(endless, Args, 2)
