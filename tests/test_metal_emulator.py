@@ -158,9 +158,7 @@ def test_a_wrong_kernel_is_stopped_in_each_order(kernel: str, seed: int, program
 
 def test_memory_is_guarded_at_one_end_and_at_the_other(program: Path) -> None:
     """To a byte, by which seeds are odd; what is read past the end that is not guarded is NaN."""
-    assert "4 bytes ahead of one of 512 bytes" in stopped(
-        program, "just_ahead", 1, 1, 0, 1, seed=1
-    )
+    assert "4 bytes ahead of one of 512 bytes" in stopped(program, "just_ahead", 1, 1, 0, 1, seed=1)
     assert np.isnan(launch(program, "just_ahead", NUMBERS, 1, 1, 0, 1)).all()
     x = np.arange(1, 129)
     for seed in range(3):
