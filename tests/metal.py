@@ -59,13 +59,24 @@ def said_of_shaders(kernels: Path, namespace: str) -> str | None:
     return said(clang, *flags, str(kernels)).stderr
 
 
-def build(kernels: Iterable[Path], main: Path, program: Path, compiler: str = "c++") -> None:
-    """The kernels with the emulator and a main function."""
-    sources = [*sorted(EMULATED.glob("*.cpp")), main]
-    flags = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", *AS_WRITTEN, f"-I{EMULATOR}"]
+def build(
+    kernels: Iterable[Path], mains: Iterable[Path], program: Path, flags: Iterable[str] = ()
+) -> None:
+    """The kernels with the emulator and files of the host, one of which has a main function."""
+    sources = [*sorted(EMULATED.glob("*.cpp")), *mains]
+    warned = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", *AS_WRITTEN, f"-I{EMULATOR}"]
     shader = ["-x", "c++", "-Wno-attributes", "-Wno-unused-parameter", *map(str, kernels)]
-    done = said(compiler, *flags, *map(str, sources), *shader, "-o", str(program))
+    done = said("c++", *warned, *flags, *map(str, sources), *shader, "-o", str(program))
     assert done.returncode == 0, done.stderr
+
+
+def build_encoding(program: Path) -> None:
+    """The runtime's launches beside the same by hand: tests/native/metal/encode.cpp."""
+    runtime = ROOT / "runtime"
+    native = ROOT / "tests" / "native" / "metal"
+    flags = ["-DLUMIGEN_NS=tested", "-DLUMIGEN_HOST", f"-I{runtime / 'metal'}", f"-I{runtime}"]
+    sources = (native / "encode.cpp", runtime / "metal" / "gpu.cpp", runtime / "status.cpp")
+    build([native / "kernels.metal"], sources, program, flags)
 
 
 def said(

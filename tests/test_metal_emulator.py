@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from metal import address_spaces, build, said
+from metal import address_spaces, build, build_encoding, said
 
 from lumigen.dtype import bf16, f16
 
@@ -17,7 +17,7 @@ NUMBERS = range(1, 129)
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("emulator") / "launch"
-    build((NATIVE / "kernels.metal", NATIVE / "wrong.metal"), NATIVE / "launch.cpp", out)
+    build((NATIVE / "kernels.metal", NATIVE / "wrong.metal"), [NATIVE / "launch.cpp"], out)
     return out
 
 
@@ -83,6 +83,16 @@ def test_floats_of_16_bits_round_to_nearest(program: Path) -> None:
         expected = [h, x.astype(bf16.numpy), h * h + h, np.copysign(np.float32(0), h)]
     np.testing.assert_array_equal(y, np.stack([e.astype(np.float32) for e in expected], 1))
     np.testing.assert_array_equal(np.signbit(y[:, 3]), np.signbit(h))
+
+
+def test_a_launch_by_the_runtime_allocates_nothing(tmp_path: Path) -> None:
+    """Of the heap no more than the emulator's own classes take for the same calls."""
+    build_encoding(tmp_path / "encode")
+    done = said(str(tmp_path / "encode"))
+    assert done.returncode == 0, done.stderr
+    by_hand, by_runtime = map(int, done.stdout.split())
+    assert by_hand > 0
+    assert by_runtime == by_hand
 
 
 # ---- wrong --------------------------------------------------------------------------------------

@@ -11,10 +11,12 @@ import subprocess
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
 from commit import commit
 from metal import address_spaces, read_with_metal_cpp, said, said_of_shaders
 from metal_programs import programs
+from safetensors.numpy import save_file
 from sweeps import metal_emulated
 from test_cpu_ops import ROWS
 
@@ -144,6 +146,34 @@ def test_the_host_keeps_to_metal_cpp(project: Path) -> None:
     assert "error" in read_with_metal_cpp(wrong, metal_cpp, *flags)
 
 
+def check_calls(project: Path) -> None:
+    """The first call makes its buffers; each has one command buffer and one encoder, for several launches."""
+    traced = programs()
+    zeros = {w.name: np.zeros(w.shape, w.dtype.numpy) for w in traced.weights}
+    save_file(zeros, project / "zeros.safetensors")
+    main = Path(__file__).parent / "native" / "metal" / "calls.cpp"
+    folders = (f"-I{project / f}" for f in ("include", "emulator"))
+    built = project / "build" / "metal-emulated"
+    flags = (
+        "-std=c++17",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        *folders,
+        f"-L{built}",
+        "-lprograms",
+        "-lpthread",
+    )
+    done = said("c++", str(main), "-o", str(built / "calls"), *flags)
+    assert done.returncode == 0, done.stderr
+    done = said(str(built / "calls"), str(project / "zeros.safetensors"))
+    assert done.returncode == 0, done.stderr
+    first, *others = ([int(n) for n in line.split()] for line in done.stdout.splitlines())
+    assert first[0] > 0
+    assert [call[:3] for call in others] == [[0, 1, 1]] * 2
+    assert all(call[3] > 1 for call in others)
+
+
 @pytest.mark.slow
 def test_the_emulated_project_passes_its_tests(project: Path) -> None:
     """Each kernel against its reference, in two orders of threads, and each entry against the interpreter."""
@@ -163,6 +193,7 @@ def test_the_emulated_project_passes_its_tests(project: Path) -> None:
     assert "100% tests passed" in text
     assert "Skipped" not in text
     assert text.count(" 0 do not") == 2
+    check_calls(project)
     # without waiting for what it reads, and the tests must see it
     entry = project / "src" / "convolution.cpp"
     text = entry.read_text(encoding="utf-8")

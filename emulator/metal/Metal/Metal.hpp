@@ -14,6 +14,12 @@
 namespace emulated {
 struct Kernel;
 class Guarded;
+
+// How many of each this process has made, for tests of what a call costs.
+struct Made {
+  unsigned long buffers, command_buffers, encoders, dispatches;
+};
+Made& made();
 }  // namespace emulated
 
 namespace MTL {
@@ -134,7 +140,7 @@ class CommandBuffer : public NS::Object {
 
 class CommandQueue : public NS::Object {
  public:
-  CommandBuffer* commandBuffer() { return NS::pooled(new CommandBuffer); }
+  CommandBuffer* commandBuffer();
 };
 
 class Device : public NS::Object {

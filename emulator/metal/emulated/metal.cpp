@@ -36,6 +36,15 @@ void leave_to_pool(Object* object) {
 
 }  // namespace NS
 
+namespace emulated {
+
+Made& made() {
+  static Made all = {};
+  return all;
+}
+
+}  // namespace emulated
+
 namespace MTL {
 
 namespace {
@@ -103,9 +112,12 @@ void execute(const Command& c) {
 
 // Nobody has written it: NaN.
 Buffer::Buffer(UInteger bytes) : own_(new emulated::Guarded(bytes, edge())), bytes_(bytes) {
+  ++emulated::made().buffers;
   std::memset(own_->host(), 0xff, bytes);
 }
-Buffer::Buffer(void* data, UInteger bytes) : callers_(static_cast<char*>(data)), bytes_(bytes) {}
+Buffer::Buffer(void* data, UInteger bytes) : callers_(static_cast<char*>(data)), bytes_(bytes) {
+  ++emulated::made().buffers;
+}
 Buffer::~Buffer() = default;
 void* Buffer::contents() const { return own_ != nullptr ? own_->host() : callers_; }
 uint64_t Buffer::gpuAddress() const {
@@ -142,6 +154,7 @@ void ComputeCommandEncoder::dispatchThreadgroups(Size groups, Size shape) {
   const emulated::Kernel& k = pipeline_->kernel;
   if (args_.size() != k.args_bytes)
     emulated::stop("%zu bytes of arguments for %s, which has %zu", args_.size(), k.name, k.args_bytes);
+  ++emulated::made().dispatches;
   of_->commands_.push_back({&k, args_, used_, shared_bytes_, groups, shape, of_->turn_});
   if (type_ == DispatchTypeSerial) ++of_->turn_;
 }
@@ -156,7 +169,13 @@ void ComputeCommandEncoder::endEncoding() {
 ComputeCommandEncoder* CommandBuffer::computeCommandEncoder(DispatchType type) {
   if (is_open_) emulated::stop("a command buffer has two open encoders");
   is_open_ = true;
+  ++emulated::made().encoders;
   return NS::pooled(new ComputeCommandEncoder(this, type));
+}
+
+CommandBuffer* CommandQueue::commandBuffer() {
+  ++emulated::made().command_buffers;
+  return NS::pooled(new CommandBuffer);
 }
 
 void CommandBuffer::commit() {
