@@ -1,7 +1,7 @@
 """Kernels that tinygrad's and tilelang's writers of Metal make, on the emulator: a check of the emulator by others.
 
     python -m venv others && others/bin/pip install numpy tinygrad==0.14.0 tilelang==0.1.15
-    others/bin/python tests/sweeps/metal_others.py [--only tinygrad | tilelang]
+    others/bin/python tests/sweeps/metal_others.py [--only tinygrad | tilelang] [--write docs/metal_others.md]
 
 Both make text without a Mac. Each kernel is run with threads in four orders.
 """
@@ -14,6 +14,8 @@ import sys
 import tempfile
 import types
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -23,24 +25,33 @@ import numpy as np
 from metal_source import Array, Foreign
 
 SEEDS = range(4)
+USED = (
+    "simdgroup_multiply_accumulate",
+    "threadgroup_barrier",
+    "half",
+)  # that a row names if a kernel has it
 rng = np.random.default_rng(0)
 
 
 def check(
     name: str,
+    source: str,
     kernel: Foreign,
     launch: tuple[Any, Any],
     arrays: list[Array],
     wanted: Array,
     at: int = 0,
-) -> None:
-    """`wanted` in the array number `at`, whatever the order of threads."""
+) -> str:
+    """`wanted` in the array number `at`, whatever the order of threads; the row of the page."""
     worst = 0.0
     for seed in SEEDS:
         found = kernel.run(*launch, arrays, seed=seed)[at].astype(np.float64)
         worst = max(worst, float(np.abs(found - wanted).max() / np.abs(wanted).max()))
-    print(f"{name}: {worst:.1e} apart", flush=True)
+    used = ", ".join(f"`{word}`" for word in USED if word in source)
+    row = f"| {name} | {used} | {worst:.1e} |"
+    print(row, flush=True)
     assert worst < (2e-3 if arrays[at].dtype == np.float16 else 2e-5), name
+    return row
 
 
 # ---- tinygrad ----
@@ -119,7 +130,7 @@ def tinygrad_cases() -> Iterator[tuple[str, Any, list[Array], Array]]:
     )
 
 
-def of_tinygrad(folder: Path) -> None:
+def of_tinygrad(folder: Path) -> Iterator[str]:
     write = tinygrad_writer()
     for number, (name, tensor, inputs, wanted) in enumerate(tinygrad_cases()):
         made = write(tensor)
@@ -127,12 +138,8 @@ def of_tinygrad(folder: Path) -> None:
         ((info, source),) = made
         kernel = Foreign.built(source, folder / str(number))
         out = np.zeros(wanted.shape, np.float32)
-        check(
-            f"tinygrad, {name}", kernel, (info.global_size, info.local_size), [out, *inputs], wanted
-        )
-        for word in ("simdgroup_multiply_accumulate", "threadgroup_barrier", "half"):
-            if word in source:
-                print(f"  with {word}")
+        launch = (info.global_size, info.local_size)
+        yield check(f"tinygrad, {name}", source, kernel, launch, [out, *inputs], wanted)
 
 
 # ---- tilelang ----
@@ -176,7 +183,7 @@ def tilelang_programs() -> dict[str, Any]:
     return {"a map": a_map, "product": product("float32"), "product of halves": product("float16")}
 
 
-def of_tilelang(folder: Path) -> None:
+def of_tilelang(folder: Path) -> Iterator[str]:
     import tilelang
     from tilelang import tvm
 
@@ -192,19 +199,33 @@ def of_tilelang(folder: Path) -> None:
             x, y = (rng.standard_normal(s).astype(kind) for s in ((64, 128), (128, 96)))
             launch, wanted = ((3, 2, 1), (128, 1, 1)), x.astype(np.float64) @ y.astype(np.float64)
         arrays = [x, y, np.zeros(wanted.shape, np.float32)]
-        check(f"tilelang, {name}", kernel, launch, arrays, wanted, at=2)
+        yield check(f"tilelang, {name}", source, kernel, launch, arrays, wanted, at=2)
 
 
+HEAD = """# Kernels of other writers on the emulator of Metal
+
+What {writers} write for Metal, built with the
+[emulator](../emulator/metal/README.md), as a check of it by others: how far results are from NumPy's in f64, as a share
+of the greatest one, the worst of threads in four orders. `python tests/sweeps/metal_others.py --write
+docs/metal_others.md` makes this page, in an environment of its own; this one is of {date}.
+
+| kernel | has | apart |
+| --- | --- | --- |
+"""
 WRITERS = {"tinygrad": of_tinygrad, "tilelang": of_tilelang}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", default=list(WRITERS), choices=list(WRITERS))
+    parser.add_argument("--write", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        for name in options.only:
-            WRITERS[name](Path(folder) / name)
+        rows = [row for name in options.only for row in WRITERS[name](Path(folder) / name)]
+    if options.write:
+        writers = " and ".join(f"{name} {version(name)}" for name in options.only)
+        text = HEAD.format(writers=writers, date=datetime.now(UTC).date()) + "\n".join(rows) + "\n"
+        options.write.write_text(text, encoding="utf-8")
     return 0
 
 
