@@ -1,6 +1,6 @@
 """How many measurements it takes to find a winner: by chance, by the roofline, and by what was learned.
 
-    python benchmarks/ranking.py [--within 3] [--rows FILE.json]
+    python benchmarks/ranking.py [--within 3] [--rows FILE.json] [--unranked 4]
 
 Replays what searches on this machine have measured, from the database of the cache, or from a file of its rows. For
 each region with enough candidates: how many are measured until one is within so many percent of the best one, if they
@@ -57,6 +57,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--within", type=float, default=3.0, help="percent of the best time")
     parser.add_argument("--rows", help="rows of the database as JSON")
+    parser.add_argument(
+        "--unranked", type=int, default=UNRANKED, help="one of so many is not ranked"
+    )
     told = parser.parse_args()
     regions, within = measured_of(rows_of(told.rows)), told.within / 100
     print(f"{'region':10} {'all':>4} {'good':>4} {'chance':>7} {'roofline':>8} {'ranked':>6}")
@@ -76,7 +79,7 @@ def main() -> None:
         def ranked(left: list[Measured], region: str = region, ranking: Ranking = ranking) -> int:
             count = sum(m.region == region for m in ranking.measured) + 1
             order = ranking.order(region, [m.features for m in left])
-            place = 0 if count % UNRANKED == 0 else order[0]
+            place = 0 if count % told.unranked == 0 else order[0]
             ranking.add([left[place]])
             return place
 
