@@ -244,7 +244,7 @@ def test_what_no_threadgroup_has(threads: int, shared: int, text: str, program: 
 # ---- address spaces -----------------------------------------------------------------------------
 
 MIXED = ("THREADGROUP_AS_DEVICE", "DEVICE_FROM_THREADGROUP", "WRITTEN_CONSTANT")
-MIXED += ("DEVICE_FROM_CONSTANT", "WRITTEN_INPUT")
+MIXED += ("DEVICE_FROM_CONSTANT", "WRITTEN_INPUT", "CAST_INPUT", "TWICE_AS_WIDE")
 
 
 def test_address_spaces_are_kept_apart() -> None:

@@ -58,6 +58,9 @@ REFUSED = {
     "a pointer without an address space": rf"(?:^\s*|[(,<]\s*){NUMBER}",
     "a library of C++": r"\bstd::",
     "f64": r"\bdouble\b",
+    "a variable that outlives its call": r"\bstatic (?!const)[^;(){}]*[=;]",
+    "an integer of more than 64 bits": r"\blong long\b",
+    "an address from a number": r"\*(?:>\(|\) ?\()\(?(?:static_cast<)?(?:u?long|size_t|u?int64_t|uintptr_t)\b",
 }
 
 
@@ -82,6 +85,13 @@ def test_kernels_have_only_what_metal_has(project: Path) -> None:
         ("reinterpret_cast<float*>(shared)", "a pointer without an address space"),
         ("std::min(a, b)", "a library of C++"),
         ("double x;", "f64"),
+        ("static int calls = 0;", "a variable that outlives its call"),
+        ("long long x;", "an integer of more than 64 bits"),
+        ("(device float*)(ulong)shared", "an address from a number"),
+        (
+            "reinterpret_cast<device float*>(static_cast<ulong>(x))",
+            "an address from a number",
+        ),
     ],
 )
 def test_what_metal_has_not_is_seen(text: str, what: str) -> None:

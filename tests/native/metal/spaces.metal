@@ -36,5 +36,11 @@ kernel void spaces(constant Args& args [[buffer(0)]], threadgroup char* shared, 
 #ifdef WRITTEN_INPUT
   args.x[t] = 1.0f;
 #endif
+#ifdef CAST_INPUT
+  device float* q = (device float*)args.x;
+#endif
+#ifdef TWICE_AS_WIDE
+  double q = args.x[t];
+#endif
   args.y[t] = precise::exp2(x[0]) + float(parts[0]) + as_type<float>(uint(3));
 }
