@@ -10,10 +10,12 @@ from typing import Any
 
 from lumigen.errors import BadOnnxFile, UnknownOption, first_line
 from lumigen.frontend import Dim, Entry, Model, Spec, Tensor
+from lumigen.importers.onnx.node import domain_of
 from lumigen.importers.onnx.ports import dims_for, fixed, identifier, sizes_of, spec_of, tensor_type
-from lumigen.importers.onnx.reading import declared_elements, read_model
+from lumigen.importers.onnx.reading import declared_elements, package, read_model
 from lumigen.importers.onnx.reference import original_of
-from lumigen.importers.onnx.session import MISFITS, UNKNOWN, Frame, Session, domain_of
+from lumigen.importers.onnx.session import DEEPEST, MISFITS, MOST_STEPS, UNKNOWN, Frame, Session
+from lumigen.importers.onnx.soundness import least_steps, repeated
 from lumigen.importers.onnx.values import Value
 from lumigen.names import model_taken_by
 
@@ -82,7 +84,13 @@ def _declared(
 ) -> Imported:
     shown = file or "the model"
     versions = versions_of(proto, shown)
+    if why := repeated(proto):
+        raise BadOnnxFile(file=shown, why=why, remedy="Give each a name of its own.")
     graph = proto.graph
+    functions = {(domain_of(f), f.name): f for f in proto.functions}
+    if least_steps(graph, functions, DEEPEST) > MOST_STEPS:
+        why = f"its functions come to more than {MOST_STEPS} nodes"
+        raise BadOnnxFile(file=shown, why=why, remedy="Export fewer steps.")
     initial = {t.name for t in graph.initializer}
     free = [i for i in graph.input if i.name not in initial]
     for name in values:
@@ -99,7 +107,6 @@ def _declared(
     outputs: list[str] = []
     for o in graph.output:
         outputs.append(identifier(o.name, [*names, *outputs]))
-    functions = {(domain_of(f), f.name): f for f in proto.functions}
     name = model_name(file.stem if file else graph.name)
     session = Session(
         file.name if file else "the model", file, functions, versions, declared_elements(proto)
@@ -116,8 +123,15 @@ def _declared(
 
 
 def versions_of(proto: Any, shown: Any) -> dict[str, int]:
-    """The version of each operator set; BadOnnxFile for one that is too old."""
+    """The version of each operator set; BadOnnxFile for one that is too old, or that nobody knows yet."""
     versions = {domain_of(o): int(o.version) for o in proto.opset_import}
+    if not versions:
+        why, remedy = "it names no operator set (opset_import)", "Export the model again."
+        raise BadOnnxFile(file=shown, why=why, remedy=remedy)
+    onnx, newest = package(), int(package("onnx.defs").onnx_opset_version())
+    if versions.get("", newest) > newest:
+        why = f"it has operator set {versions['']}, and onnx {onnx.__version__} ends at {newest}"
+        raise BadOnnxFile(file=shown, why=why, remedy="Install a newer onnx, or export it again.")
     if not versions.get("", OLDEST) >= OLDEST:
         why = f"it has operator set {versions['']}, and {OLDEST} is the oldest that is read"
         remedy = "Convert it: onnx.version_converter.convert_version(model, 17)."

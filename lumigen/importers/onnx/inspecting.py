@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from lumigen.importers.onnx.importing import read_well_formed
+from lumigen.importers.onnx.node import domain_of
 from lumigen.importers.onnx.reading import EXTERNAL, numpy_type
 from lumigen.importers.onnx.schema import is_function
-from lumigen.importers.onnx.session import domain_of
+from lumigen.importers.onnx.soundness import graphs_of
 from lumigen.importers.onnx.table import row_of
 
 MOST_NODES = 1_000_000
@@ -95,8 +96,7 @@ def _nodes(proto: Any, opsets: Mapping[str, int]) -> Iterator[tuple[str, str, in
             if count > MOST_NODES:
                 raise ValueError(f"it has more than {MOST_NODES} nodes")
             yield domain_of(node), str(node.op_type), versions.get(domain_of(node), 1)
-            for a in node.attribute:
-                todo += [(g, versions) for g in (*a.graphs, *([a.g] if a.HasField("g") else []))]
+            todo += [(g, versions) for g in graphs_of(node)]
 
 
 def _port(info: Any) -> str:

@@ -50,6 +50,11 @@ class NodePlace(SourceLocation):
         return printable(f"{self.file}: node {self.line}, {self.function[:LONGEST]}")
 
 
+def domain_of(proto: Any) -> str:
+    """The domain of a node, a function or an operator set; that of ONNX itself has two names."""
+    return "" if proto.domain == "ai.onnx" else str(proto.domain)
+
+
 class Surroundings(Protocol):
     """What a node asks of the import that it stands in."""
 
@@ -62,6 +67,8 @@ class Surroundings(Protocol):
     def element_type(self, name: str, value: Value, frame: Any) -> int: ...
 
     def run_graph(self, node: OnnxNode, graph: Any, given: Sequence[Value]) -> list[Value]: ...
+
+    def room(self) -> int: ...
 
 
 Result: TypeAlias = "Value | tuple[Value, ...]"

@@ -7,7 +7,7 @@ directory is read.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,11 @@ from lumigen.missing import advice
 MOST = 2**31 - 1  # bytes of a message of protobuf's
 # uint16, int16, uint32, uint64, uint4, int4, uint2, int2 in TensorProto.DataType
 NARROW_ELEMENTS = {4, 5, 12, 13, 21, 22, 25, 26}
+UNREADABLE = (ValueError, TypeError, KeyError, OverflowError, MemoryError, OSError, RuntimeError)
+SHOWN = 160  # characters of a text of the file, or about it
+SHOWN_AXES = 8
+SHOWN_PLACE = 60
+DIGITS = 19  # of what 64 bits hold
 EXTERNAL = 1  # data_location of tensors whose bytes are in another file
 
 
@@ -64,22 +69,33 @@ def read_model(source: Any) -> tuple[Any, Path | None]:
 
 def numpy_type(element: int) -> np.dtype[Any]:
     """The type of numpy's for a number of TensorProto.DataType; objects for strings."""
-    found = package("onnx.helper").tensor_dtype_to_np_dtype(element)
-    return np.dtype(found)
+    try:
+        return np.dtype(package("onnx.helper").tensor_dtype_to_np_dtype(element))
+    except KeyError:
+        raise ValueError(f"there is no element type {element}") from None
 
 
 def array_of(tensor: Any, file: Path | None) -> Array:
     """The array of a TensorProto, mapped where its bytes are in another file."""
     shown = file or "the model"
     try:
+        numpy_type(tensor.data_type)
+        if min(tensor.dims, default=0) < 0:
+            raise ValueError("a size is below 0")
         if tensor.data_location == EXTERNAL:
             return _external(tensor, file)
         found = np.asarray(package("onnx.numpy_helper").to_array(tensor))
         return found.astype(str) if found.dtype == object else found  # objects are sizes
-    except (ValueError, TypeError, KeyError, OverflowError, MemoryError) as e:
-        name = tensor.name or "a constant"
-        why = f"tensor {name} of shape {list(tensor.dims)} is not what it says: {first_line(e)[:100].rstrip('.')}"
+    except UNREADABLE as e:
+        name = (tensor.name or "a constant")[:SHOWN]
+        why = f"tensor {name} of shape {list(tensor.dims)[:SHOWN_AXES]} is not what it says: {_told(e)}"
         raise BadOnnxFile(file=shown, why=why, remedy="Export the model again.") from None
+
+
+def _told(error: Exception) -> str:
+    """What is wrong with a tensor, as a clause."""
+    text = first_line(error)[:SHOWN].rstrip(".")
+    return text if isinstance(error, ValueError) else f"{type(error).__name__}: {text}".rstrip(": ")
 
 
 def _external(tensor: Any, file: Path | None) -> Array:
@@ -87,25 +103,42 @@ def _external(tensor: Any, file: Path | None) -> Array:
     if file is None:
         raise ValueError("its bytes are in another file, and the model is from none")
     entries = {e.key: e.value for e in tensor.external_data}
-    folder = file.resolve().parent
-    place = (folder / entries["location"]).resolve()
-    if not place.is_relative_to(folder) or not place.is_file():
-        raise ValueError(
-            f"its bytes would be in {entries['location']}, and that is no file beside the model"
-        )
+    place = _beside(file.resolve().parent, entries.get("location", ""))
     kind = numpy_type(tensor.data_type)
     if kind.hasobject or kind.name in ("int4", "uint4", "int2", "uint2", "float4_e2m1fn"):
         raise ValueError(f"elements of {kind} are in no file of their own")
     shape = tuple(int(d) for d in tensor.dims)
-    count, offset = math.prod(shape), int(entries.get("offset", 0))
-    length = int(entries.get("length", count * kind.itemsize))
-    if min((*shape, offset), default=0) < 0 or length != count * kind.itemsize:
+    count, offset = math.prod(shape), _position(entries, "offset", 0)
+    length = _position(entries, "length", count * kind.itemsize)
+    if length != count * kind.itemsize:
         raise ValueError(f"{length} bytes at {offset} are not {count} elements of {kind}")
     if offset + length > place.stat().st_size:
         raise ValueError(
             f"{place.name} ends at {place.stat().st_size}, and it needs {offset + length}"
         )
     return np.memmap(place, kind, "r", offset, shape) if count else np.zeros(shape, kind)
+
+
+def _beside(folder: Path, location: str) -> Path:
+    """The file of a location; ValueError where it is none below the folder, whatever links lead there."""
+    if not location:
+        raise ValueError("it does not say in which file its bytes are")
+    try:
+        place = (folder / location).resolve()
+        if place.is_relative_to(folder) and place.is_file():
+            return place
+    except (OSError, RuntimeError, ValueError):  # too long a name, links in a circle, a byte 0
+        pass
+    shown = location[:SHOWN_PLACE]
+    raise ValueError(f"its bytes would be in {shown!r}, and that is no file beside the model")
+
+
+def _position(entries: Mapping[str, str], key: str, default: int) -> int:
+    """A number of bytes, as digits."""
+    text = entries.get(key, str(default))
+    if not (text.isascii() and text.isdigit() and len(text) <= DIGITS):
+        raise ValueError(f"its {key} is {text[:DIGITS]!r}, and that is no number of bytes")
+    return int(text)
 
 
 def declared_elements(proto: Any) -> dict[str, int]:

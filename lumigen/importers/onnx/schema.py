@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from lumigen.importers.onnx.node import OnnxNode
@@ -10,12 +11,47 @@ from lumigen.importers.onnx.reading import package
 from lumigen.importers.onnx.values import HELD, Known, Value
 
 
-def body_of(node: OnnxNode) -> tuple[Any, list[Any]] | None:
-    """The FunctionProto that the operator stands for, and its default attributes; None if there is none."""
+@cache
+def schema_of(op: str, version: int, domain: str) -> Any:
+    """The OpSchema of an operator in a version of its operator set; None where the package has none."""
     defs = package("onnx.defs")
     try:
-        schema = defs.get_schema(node.op, node.version, node.proto.domain)
+        return defs.get_schema(op, version, domain)
     except defs.SchemaError:
+        return None
+
+
+def misfit(proto: Any, domain: str, version: int) -> str:
+    """What a node has that its operator does not take, as a clause; empty where it fits, or nobody knows."""
+    schema = schema_of(proto.op_type, version, domain)
+    if schema is None:
+        return ""
+    for names, most, what in (
+        (proto.input, schema.max_input, "inputs"),
+        (proto.output, schema.max_output, "outputs"),
+    ):
+        count = max((i for i, name in enumerate(names, 1) if name), default=0)
+        if count > most:
+            return f"it has {count} {what}, and its operator at most {most}"
+    declared = schema.attributes
+    seen: set[str] = set()
+    for a in proto.attribute:
+        if a.name in seen:
+            return f"it has two attributes {a.name[:60]!r}"
+        seen.add(a.name)
+        if a.name not in declared:
+            return f"its operator has no attribute {a.name[:60]!r} in version {version}"
+        kind = declared[a.name].type
+        if a.type and a.type != kind.value:
+            given = a.AttributeType.Name(a.type)
+            return f"its attribute {a.name} is of type {given}, and its operator takes {kind.name}"
+    return ""
+
+
+def body_of(node: OnnxNode) -> tuple[Any, list[Any]] | None:
+    """The FunctionProto that the operator stands for, and its default attributes; None if there is none."""
+    schema = schema_of(node.op, node.version, node.proto.domain)
+    if schema is None:
         return None
     if schema.has_function:
         version = _newest(schema.function_opset_versions, node.version)
@@ -35,24 +71,18 @@ def body_of(node: OnnxNode) -> tuple[Any, list[Any]] | None:
 
 def is_function(domain: str, op: str, version: int) -> bool:
     """Whether an operator is one of others."""
-    defs = package("onnx.defs")
-    try:
-        schema = defs.get_schema(op, version, domain)
-    except defs.SchemaError:
-        return False
-    return bool(schema.has_function or schema.has_context_dependent_function)
+    schema = schema_of(op, version, domain)
+    return bool(schema and (schema.has_function or schema.has_context_dependent_function))
 
 
 def output_element(node: OnnxNode, i: int, given: Sequence[int]) -> int:
     """The element type of an output: that of an operand which the operator declares alike; 0 where it says none."""
     if node.op == "Cast":
         return int(node.attr("to"))
-    defs = package("onnx.defs")
-    try:
-        schema = defs.get_schema(node.op, node.version, node.proto.domain)
-    except defs.SchemaError:
+    schema = schema_of(node.op, node.version, node.proto.domain)
+    if schema is None:
         return 0
-    variadic = defs.OpSchema.FormalParameterOption.Variadic
+    variadic = package("onnx.defs").OpSchema.FormalParameterOption.Variadic
     outputs = schema.outputs
     if not outputs or (i >= len(outputs) and outputs[-1].option != variadic):
         return 0

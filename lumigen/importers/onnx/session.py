@@ -25,9 +25,9 @@ from lumigen.frontend import Tensor
 from lumigen.frontend.nn.module import Buffer, Module, Parameter
 from lumigen.frontend.trace import current, fail
 from lumigen.importers.onnx.kinds import kept_in
-from lumigen.importers.onnx.node import NodePlace, OnnxNode, Operator
+from lumigen.importers.onnx.node import NodePlace, OnnxNode, Operator, domain_of
 from lumigen.importers.onnx.reading import NARROW_ELEMENTS, array_of, elements_of
-from lumigen.importers.onnx.schema import body_of, output_element, type_of
+from lumigen.importers.onnx.schema import body_of, misfit, output_element, type_of
 from lumigen.importers.onnx.table import row_of
 from lumigen.importers.onnx.values import FEW, INT64, Array, Known, Value, held, tidied, written
 
@@ -150,6 +150,10 @@ class Session:
         self.run(graph, frame, inside=True)
         return [frame.find(o.name) for o in graph.output]
 
+    def room(self) -> int:
+        """How many nodes may still be visited."""
+        return MOST_STEPS - self.steps
+
     def _deeper(self, frame: Frame, node: OnnxNode) -> int:
         if frame.depth >= DEEPEST:
             why = f"functions and graphs stand inside each other more than {DEEPEST} deep"
@@ -212,7 +216,7 @@ class Session:
         for name, value in zip(proto.output, outputs, strict=False):
             if not name:
                 continue
-            if name in frame.values and not frame.depth:
+            if name in frame.values:
                 raise node.unsupported(f"it makes {name!r}, which is there already", "Rename it.")
             frame.values[name] = self._named(node, name, value)
         if len(outputs) < len(proto.output) and any(proto.output[len(outputs) :]):
@@ -221,8 +225,10 @@ class Session:
             )
 
     def _node(self, proto: Any, frame: Frame) -> OnnxNode:
-        version = frame.versions.get(domain_of(proto), 1)
-        node = OnnxNode(proto, (), version, self, frame, frame.attributes)
+        domain = domain_of(proto)
+        node = OnnxNode(proto, (), frame.versions.get(domain, 1), self, frame, frame.attributes)
+        if (domain, node.op) not in self.functions and (why := misfit(proto, domain, node.version)):
+            raise node.unsupported(why, "Check it with onnx.checker.check_model.")
         try:
             node.inputs = tuple(frame.find(name) if name else None for name in proto.input)
         except KeyError as e:
@@ -325,11 +331,6 @@ def _applied(node: OnnxNode, apply: Callable[[OnnxNode], Any]) -> Any:
             "if it finds nothing, report it as CONTRIBUTING.md says."
         )
         raise node.unsupported(why, remedy) from e
-
-
-def domain_of(proto: Any) -> str:
-    """The domain of a node, a function or an operator set; that of ONNX itself has two names."""
-    return "" if proto.domain == "ai.onnx" else str(proto.domain)
 
 
 def full_name(proto: Any) -> str:

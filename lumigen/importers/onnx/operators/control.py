@@ -53,10 +53,10 @@ def loop(n: OnnxNode) -> tuple[Value, ...]:
     if most is not None and not isinstance(most, int):
         raise n.unsupported(f"it runs {most} times, which is symbolic", "Fix that size with --dim.")
     going: Value = n.known_or_tensor(1) if n.has(1) else Known(np.array(True))
-    step = 0
+    step, room, is_steady = 0, n.around.room(), _is_steady(body)
     while (most is None or step < most) and not _is_over(going):
-        if step == MOST_ROUNDS:
-            why = f"it runs more than {MOST_ROUNDS} times"
+        if step == MOST_ROUNDS or (step == 1 and is_steady and _is_long(n, going, most, room)):
+            why = f"it runs more than {MOST_ROUNDS} times, or too large a body"
             raise n.unsupported(why, "Export a Scan, or fewer steps.")
         if isinstance(going, Tensor) and most is None:
             why = "only a run knows how often it runs"
@@ -74,6 +74,23 @@ def loop(n: OnnxNode) -> tuple[Value, ...]:
         going = _and(n, going, n.simplified(again))
         step += 1
     return (*carried, *(_stacked(n, parts) for parts in listed))
+
+
+def _is_steady(body: Any) -> bool:
+    """Whether each step says of the next one what the step before has said of it."""
+    makers = {o: node for node in body.node for o in node.output}
+    name = body.output[0].name
+    while name in makers and makers[name].op_type == "Identity":
+        name = makers.pop(name).input[0]
+    return name not in makers or makers[name].op_type == "Constant"
+
+
+def _is_long(n: OnnxNode, going: Value, most: int | None, room: int) -> bool:
+    """Whether a loop that runs on after its first step is sure to be too long; `room` was left before that step."""
+    if not isinstance(going, Known):
+        return False
+    used = room - n.around.room()
+    return most is None or most > MOST_ROUNDS or most * used > room
 
 
 def _is_over(going: Value) -> bool:
