@@ -31,6 +31,15 @@ num_experts_per_tok num_local_experts original_max_position_embeddings partial_r
 rms_norm_eps rope_local_base_freq rope_theta
 """
 NUMBERS = frozenset(_NUMBERS.split())
+# those of them that divide, or whose logarithm is taken
+POSITIVE = frozenset(
+    {"factor", "original_max_position_embeddings", "rope_local_base_freq", "rope_theta"}
+)
+_FLAGS = """
+attention_bias mlp_bias norm_topk_prob qkv_bias scale_attn_by_inverse_layer_idx scale_attn_weights
+scale_embedding tie_word_embeddings truncate use_sliding_window
+"""
+FLAGS = frozenset(_FLAGS.split())
 
 
 class Config(dict[str, Any]):
@@ -106,6 +115,10 @@ def _instead(key: str, value: object) -> str:
         type(value) in (int, float) and 0 <= cast("float", value) < math.inf
     ):
         return "a number of at least 0"
+    if key in POSITIVE and value == 0:
+        return "a number above 0"
+    if key in FLAGS and not isinstance(value, bool):
+        return "true or false"
     return ""
 
 

@@ -109,6 +109,8 @@ class _TokenizerReader:
         else:
             vocab = self.vocabulary(model)
         tokens, added = self.with_added(vocab)
+        if not tokens:
+            raise self.wrong("it has no tokens")
         parts = _Parts()
         self.normalizer(self.part(self.top, "normalizer"), parts)
         self.pre_tokenizer(self.part(self.top, "pre_tokenizer"), parts)

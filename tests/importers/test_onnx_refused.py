@@ -12,12 +12,13 @@ import numpy as np
 import onnx
 import pytest
 from click.testing import CliRunner
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx_models import classifier, model, node
 
 import lumigen as lg
 from lumigen import errors
 from lumigen.cli import lumigen as command_line
+from lumigen.importers.onnx import session
 
 F = np.float32
 ROOT = Path(__file__).parent.parent.parent
@@ -447,3 +448,146 @@ def test_hostile_structures_are_refused_soon(name: str, tmp_path: Path, monkeypa
     assert time.monotonic() - begin < 20
     assert len(str(caught.value)) < 1500
     assert [p.name for p in tmp_path.iterdir()] == ["net.onnx"]
+
+
+# --- files that onnxruntime refuses, or that say two things ---------------------------------------
+
+
+def plain() -> onnx.ModelProto:
+    return model([node("Add", "x w", "y")], {"x": (F, [2, 3])}, initial={"w": np.ones(3, F)})
+
+
+def _changed(change) -> onnx.ModelProto:
+    proto = plain()
+    change(proto)
+    return proto
+
+
+def _of(kind: str, inputs: str, initial: dict, shape=(2, 3), **attributes) -> onnx.ModelProto:
+    return model([node(kind, inputs, "y", **attributes)], {"x": (F, list(shape))}, "y", initial)
+
+
+FALSE = {
+    "initialisers": (
+        lambda: _changed(
+            lambda m: m.graph.initializer.append(numpy_helper.from_array(np.zeros(3, F), "w"))
+        ),
+        "2 initialisers of the name 'w'",
+    ),
+    "inputs": (
+        lambda: _changed(lambda m: m.graph.input.append(m.graph.input[0])),
+        "2 inputs of the name 'x'",
+    ),
+    "size": (
+        lambda: _changed(lambda m: m.graph.initializer[0].dims.__setitem__(0, -3)),
+        "a size is below 0",
+    ),
+    "element": (
+        lambda: _changed(lambda m: setattr(m.graph.initializer[0], "data_type", 99)),
+        "there is no element type 99",
+    ),
+    "newer": (
+        lambda: _changed(lambda m: setattr(m.opset_import[0], "version", 999)),
+        "operator set 999, and onnx",
+    ),
+    "no set": (
+        lambda: _changed(lambda m: m.ClearField("opset_import")),
+        "it names no operator set",
+    ),
+    "operands": (
+        lambda: _changed(lambda m: m.graph.node[0].input.extend(["x"] * 5)),
+        "it has 7 inputs, and its operator at most 2",
+    ),
+    "type": (
+        lambda: _of("Softmax", "x", {}, axis=1.5),
+        "attribute axis is of type FLOAT, and its operator takes INT",
+    ),
+    "attribute": (lambda: _of("Softmax", "x", {}, axes=1), "no attribute 'axes' in version 17"),
+    "kernel": (
+        lambda: _of("Conv", "x w", {"w": np.ones((1, 1, 2, 2), F)}, (1, 1, 4, 4), kernel_shape=[3, 3]),
+        "its kernel_shape is [3, 3], and its weights are of [2, 2]",
+    ),
+    "place": (
+        lambda: _of("Gather", "x i", {"i": np.array([0, 5])}),
+        "its input 2 has the place 5, and the axis has size 2",
+    ),
+    "last place": (
+        lambda: _of("GatherND", "x i", {"i": np.array([[1, 3]])}),
+        "its input 2 has the place 3, and the axis has size 3",
+    ),
+    "row": (
+        lambda: _of("ScatterElements", "x i x", {"i": np.full((2, 3), -3)}),
+        "its input 2 has the place -3, and the axis has size 2",
+    ),
+    "quotient": (
+        lambda: model(
+            [node("Shape", "x", "s"), node("Div", "s z", "d"), node("Reshape", "x d", "y")],
+            {"x": (F, [2, 3])},
+            "y",
+            {"z": np.array([0, 0])},
+        ),
+        "an integer is divided by 0",
+    ),
+    "extent": (lambda: model([node("Neg", "x", "y")], {"x": (F, [2**62])}), "sizes below 2**62"),
+    "name": (
+        lambda: model([node("Neg", "x", "y")], {"x": (F, ["+".join("b" * 5000)])}),
+        "a size whose name has 9999 characters",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FALSE)
+def test_what_onnxruntime_refuses_is_refused(name: str) -> None:
+    make, text = FALSE[name]
+    refused(make(), errors.UserError, text)
+
+
+@pytest.mark.parametrize(
+    ("entries", "why"),
+    [
+        ({"location": "circle.bin"}, "no file beside the model"),
+        ({"location": "w" * 300}, "no file beside the model"),
+        ({"location": "a\0b"}, "no file beside the model"),
+        ({}, "does not say in which file"),
+        ({"location": "w.bin", "offset": "1_0"}, "its offset is '1_0'"),
+        ({"location": "w.bin", "offset": "9" * 5000}, "no number of bytes"),
+        ({"location": "w.bin", "offset": "-4"}, "no number of bytes"),
+    ],
+)
+def test_places_in_other_files_are_sound(entries: dict[str, str], why: str, tmp_path: Path) -> None:
+    (tmp_path / "circle.bin").symlink_to("back.bin")
+    (tmp_path / "back.bin").symlink_to("circle.bin")
+    (tmp_path / "w.bin").write_bytes(bytes(64))
+    proto = plain()
+    w = proto.graph.initializer[0]
+    w.ClearField("raw_data")
+    w.data_location = TensorProto.EXTERNAL
+    for key, value in entries.items():
+        entry = w.external_data.add()
+        entry.key, entry.value = key, value
+    refused(saved(proto, tmp_path), errors.BadOnnxFile, why)
+
+
+def test_loops_that_are_too_long_are_refused_at_once(monkeypatch) -> None:
+    """After one step, where each step says of the next what the one before has said."""
+    trials = 0
+    run = session.Session.run_graph
+
+    def counted(*given):
+        nonlocal trials
+        trials += 1
+        return run(*given)
+
+    monkeypatch.setattr(session.Session, "run_graph", counted)
+    refused(HOSTILE["endless"](), errors.UnsupportedNode, "more than 4096 times")
+    assert trials == 1
+
+
+def test_functions_that_grow_are_refused_before_they_are_walked(monkeypatch) -> None:
+    monkeypatch.setattr(session.Session, "run", lambda *_: pytest.fail("it is walked"))
+    refused(_doubling(), errors.BadOnnxFile, "its functions come to more than 50000 nodes")
+
+
+def test_what_a_shell_reads_is_quoted() -> None:
+    proto = model([node("Neg", "x", "y")], {"x": (F, ["it's", "a b"])})
+    refused(proto, errors.DimsWithoutRange, """--dim 'it'"'"'s'=1..64 --dim 'a b'=1..64""")

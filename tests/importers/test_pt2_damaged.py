@@ -167,6 +167,10 @@ HOSTILE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "no program": (lambda b: changed(b, entry("model.json", None)), "cannot read it"),
     "no weights": (lambda b: changed(b, entry("weight_0", None)), "cannot read it"),
     "short weights": (lambda b: changed(b, entry("weight_0", "", bytes(8))), "cannot read it"),
+    "empty weights": (
+        lambda b: changed(b, entry("weight_0", "", b"")),
+        "tensor '[a-z.]+' has elements, and its entry has 0 bytes",
+    ),
     "deep": (
         lambda b: changed(b, entry("model.json", "", b"[" * 100_000)),
         "cannot read it: RecursionError",
@@ -185,6 +189,24 @@ def test_hostile_archives_are_refused(name: str, whole: bytes, tmp_path: Path) -
     assert re.search(text, str(called.exception))
     assert "\n" not in str(called.exception)
     assert [p.name for p in tmp_path.iterdir()] == ["net.pt2"]
+
+
+def test_tensors_are_as_the_program_reads_them(whole: bytes, tmp_path: Path) -> None:
+    """A table that says less of a tensor than the program reads is not believed."""
+
+    def change(name: str, data: bytes) -> tuple[str, bytes]:
+        if not name.endswith("model_weights_config.json"):
+            return name, data
+        said = json.loads(data)
+        meta = next(iter(said["config"].values()))["tensor_meta"]
+        meta["sizes"], meta["strides"] = [{"as_int": 1}], [{"as_int": 1}]
+        return name, json.dumps(said).encode()
+
+    file = tmp_path / "net.pt2"
+    file.write_bytes(changed(whole, change))
+    text = r"net.pt2.*of shape \[1\].* as the program reads it"
+    with pytest.raises(UserError, match=text):
+        from_pt2(file, {"x_dim0": (1, 8)}, trust=True)
 
 
 class Pickled:

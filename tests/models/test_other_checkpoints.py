@@ -148,6 +148,8 @@ def test_a_key_that_is_missing_is_named(
         ("attn_logit_softcapping", "x", "a number of at least 0"),
         ("query_pre_attn_scalar", -1, "a number of at least 0"),
         ("rope_local_base_freq", "1e4", "a number of at least 0"),
+        ("rope_local_base_freq", 0, "a number above 0"),
+        ("tie_word_embeddings", "no", "true or false"),
         ("num_local_experts", "4", "a number of at least 0"),
         ("decoder_sparse_step", 0, "an integer of at least 1"),
     ],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, cast
 
@@ -29,6 +30,8 @@ from lumigen.importers.same import same_sizes
 from lumigen.names import taken_by
 
 Given = Mapping[str, Any]  # of dims: a number, (least, greatest), an lg.Dim, or the name of another
+MOST = 2**62  # of a size
+LONGEST = 1000  # characters of a size's name, which may be arithmetic of others
 RESERVED = ("out",)  # an argument of the emitted Python module
 
 
@@ -63,6 +66,12 @@ def sizes_of(info: Any, file: Any) -> list[int | str]:
         raise BadOnnxFile(file=file, why=why, remedy="Export the model with shapes of inputs.")
     out: list[int | str] = []
     for i, d in enumerate(tensor.shape.dim):
+        if len(d.dim_param) > LONGEST:
+            why = f"input {info.name[:LONGEST]} has a size whose name has {len(d.dim_param)} characters along axis {i}"
+            raise BadOnnxFile(file=file, why=why, remedy="Give the size a short name.")
+        if d.WhichOneof("value") == "dim_value" and d.dim_value >= MOST:
+            why = f"input {info.name} has size {d.dim_value} along axis {i}"
+            raise BadOnnxFile(file=file, why=why, remedy="Export the model with sizes below 2**62.")
         if d.WhichOneof("value") == "dim_value" and d.dim_value > 0:
             out.append(int(d.dim_value))
         elif d.WhichOneof("value") == "dim_value" and d.dim_value == 0:
@@ -110,7 +119,7 @@ def _expression(text: str, texts: Collection[str]) -> ast.expr | None:
     """A size that is arithmetic of names which are sizes themselves; None for what is a name, such as `batch-size`."""
     try:
         found = ast.parse(text, mode="eval").body
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     if isinstance(found, ast.Name):
         return None
@@ -139,7 +148,7 @@ def _evaluated(e: ast.expr, dims: Mapping[str, Any]) -> Any:
 
 
 def _quoted(name: str) -> str:
-    return name if name.isidentifier() else f"'{name}'"
+    return shlex.quote(name)
 
 
 def _size(name: str, given: Any) -> Any:

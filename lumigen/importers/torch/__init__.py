@@ -12,7 +12,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lumigen.errors import BadArgument, LumigenError, PackageMissing, first_line
+from lumigen.errors import (
+    BadArgument,
+    LumigenError,
+    PackageMissing,
+    SourceLocation,
+    first_line,
+    located,
+    printable,
+)
 from lumigen.frontend.model import Model
 from lumigen.frontend.symbolic import Dim
 from lumigen.frontend.trace import fail
@@ -48,8 +56,9 @@ def from_torch(
     """A module of PyTorch, or a program that `torch.export` made of one, as a model with the entry `forward`.
 
     `args`, `kwargs` and `dynamic_shapes` are those of `torch.export.export`: example inputs, and which of their
-    axes are dims. `dims` has for a dim its least and greatest size, the only one, an `lg.Dim`, or the name of another
-    that it equals. Weights come with the model, under their names in the `state_dict`.
+    axes are dims; sizes begin at 1 here, also where the program takes 0. `dims` has for a dim its least and greatest
+    size, the only one, an `lg.Dim`, or the name of another that it equals. Weights come with the model, under their
+    names in the `state_dict`.
 
     NotImported lists all operations that cannot be compiled, with their lines; BadArgument for a dim without a
     greatest size; NotExported for what `torch.export` refuses, in short: its own error is the cause of this one.
@@ -112,12 +121,24 @@ def _program(path: Path, *, trust: bool) -> Generator[tuple[Any, str]]:
 
     program = read(path, trust=trust)
     try:
-        yield program, model_name(path.stem)
+        with located(ArchivePlace(str(path), 0)):
+            yield program, model_name(path.stem)
     except LumigenError:
         raise
     except MISFITS as e:
         why = f"its parts do not fit ({type(e).__name__}: {first_line(e)[:80].rstrip('.')})"
         raise refused(path, why, AGAIN) from e
+
+
+class ArchivePlace(SourceLocation):
+    """A whole archive, where a program does not say of which line something is."""
+
+    @property
+    def spot(self) -> str:
+        return ""
+
+    def __str__(self) -> str:
+        return printable(self.file)
 
 
 def need_torch() -> None:

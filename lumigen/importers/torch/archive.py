@@ -6,12 +6,13 @@ in an archive runs that is not trusted.
 
 from __future__ import annotations
 
+import json
 import logging
 import zipfile
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, cast
 
 from lumigen.errors import ModelFileError, first_line
 from lumigen.importers.torch.checked import HasToBeTrusted, read_checked
@@ -19,6 +20,8 @@ from lumigen.importers.torch.checked import HasToBeTrusted, read_checked
 MOST_ENTRIES = 1 << 20
 AGAIN = "Save it again with torch.export.save."
 TRUST = "torch.export.load could run any code that is in it, as you. Pass --trust if you know who made it."
+# the tables of what is in the entries of tensors
+PAYLOADS = ("model_weights_config.json", "model_constants_config.json")
 TOLD = 120  # characters of PyTorch's text
 
 
@@ -62,10 +65,48 @@ def fault_of(path: Path) -> str:
                 return "it has no entry archive_format"
             if damaged := archive.testzip():
                 return f"its entry {damaged[:TOLD]!r} is damaged"
+            bytes_of = {e.filename: e.file_size for e in entries}
+            for name in bytes_of:
+                if PurePosixPath(name).name in PAYLOADS and (
+                    why := empty_payload(archive, name, bytes_of)
+                ):
+                    return why
     except (OSError, EOFError, ValueError, NotImplementedError, zipfile.BadZipFile) as e:
         return first_line(e)[:TOLD].rstrip(".") or type(e).__name__
     except RuntimeError:  # of an entry that is encrypted
         return "it is encrypted"
+    return ""
+
+
+def empty_payload(archive: zipfile.ZipFile, name: str, bytes_of: Mapping[str, int]) -> str:
+    """Which tensor of a table has elements and no bytes, which PyTorch reads as zeros; empty where none has.
+
+    Entries of any other wrong length PyTorch refuses itself, and so it does a table that is none.
+    """
+    try:
+        said: Any = json.loads(archive.read(name))
+    except (ValueError, RecursionError):
+        return ""
+    match said:
+        case {"config": dict()}:
+            payloads = cast("dict[str, Any]", said["config"])
+        case _:
+            return ""
+    for tensor, payload in payloads.items():
+        match payload:
+            case {
+                "use_pickle": False,
+                "path_name": str() as file,
+                "tensor_meta": {"sizes": list()},
+            }:
+                at = str(PurePosixPath(name).parent / file)
+                has_elements = {"as_int": 0} not in cast(
+                    "list[Any]", payload["tensor_meta"]["sizes"]
+                )
+                if bytes_of.get(at) == 0 and has_elements:
+                    return f"its tensor {tensor[:TOLD]!r} has elements, and its entry has 0 bytes"
+            case _:
+                pass
     return ""
 
 

@@ -25,7 +25,7 @@ from lumigen.importers.torch.original import original_of
 from lumigen.importers.torch.ports import RESERVED, identifier, port_names
 from lumigen.importers.torch.problems import Problem, not_imported
 from lumigen.importers.torch.sizes import Axes, dims_of, extent_of
-from lumigen.importers.torch.stored import Contents, stored
+from lumigen.importers.torch.stored import Contents, check_stored, stored
 from lumigen.importers.torch.walk import Walk, live_nodes
 
 ENTRY = "forward"
@@ -68,6 +68,7 @@ def model_with(
 
     The names of weights lose `prefix`. `noted` gets every problem, where an error has room for a few.
     """
+    check_stored(given)
     program = functional(given, name)
     live = {node.name for node in live_nodes(program.graph)}
     problems = [] if noted is None else noted

@@ -11,10 +11,12 @@ from typing import Any
 import torch
 
 from lumigen.dtype import boolean
+from lumigen.errors import BadArgument
 from lumigen.frontend import creation, nn
 from lumigen.frontend.operand import where
 from lumigen.frontend.state import NAME, State
 from lumigen.frontend.tensor import Tensor
+from lumigen.frontend.trace import fail
 from lumigen.importers.torch.dtypes import DTYPES
 from lumigen.weights import named_array
 
@@ -58,6 +60,25 @@ def stored(program: Any, used: set[str]) -> Contents:
         elif target is not None and name in used:
             reads[name] = constants.read(given)
     return Contents(constants.net, reads, states, started if starts else None)
+
+
+def check_stored(program: Any) -> None:
+    """BadArgument where a stored tensor is not of the type and shape that the program reads."""
+    read = {n.name: n.meta.get("val") for n in program.graph.nodes if n.op == "placeholder"}
+    held = {**program.constants, **program.state_dict}
+    for given in program.graph_signature.input_specs:
+        here, there = held.get(given.target), read.get(given.arg.name)
+        if not (isinstance(here, torch.Tensor) and isinstance(there, torch.Tensor)):
+            continue
+        if (here.dtype, here.shape) != (there.dtype, there.shape):
+            value, expected = (f"{t.dtype} of shape {list(t.shape)}" for t in (here, there))
+            raise fail(
+                BadArgument,
+                op="from_torch",
+                name=str(given.target)[:60],
+                value=value,
+                expected=f"{expected}, as the program reads it",
+            )
 
 
 class Constants:

@@ -17,6 +17,9 @@ TRANSPOSED = (functional.conv_transpose1d, functional.conv_transpose2d, function
 def kernel_of(n: OnnxNode, weight: Tensor) -> tuple[int, ...]:
     """The kernel's sizes; there is a frontend function for one to three axes."""
     size = tuple(int(e) for e in weight.shape[2:])
+    said = n.attr("kernel_shape", None)
+    if said is not None and tuple(said) != size:
+        raise n.unsupported(f"its kernel_shape is {said}, and its weights are of {list(size)}")
     if not 1 <= len(size) <= 3:
         raise n.unsupported(f"its kernel has {len(size)} axes, and 1 to 3 are possible")
     return size

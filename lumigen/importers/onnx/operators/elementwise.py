@@ -82,8 +82,8 @@ def _quotient(a: Any, b: Any) -> Any:
     """The quotient of two known integers or sizes, towards 0; DimSpecialised where the sign of a size is not known."""
     if b < 0:
         return _quotient(-a, -b)
-    if isinstance(b, int) and b == 0:  # what ONNX leaves open
-        return 0
+    if isinstance(b, int) and b == 0:
+        raise ZeroDivisionError("an integer is divided by 0")
     return a // b if a >= 0 else -(-a // b)
 
 
@@ -105,6 +105,8 @@ def modulo(n: OnnxNode) -> Tensor:
 def _known_modulo(n: OnnxNode, a: Array, b: Array) -> Any:
     if n.attr("fmod", 0) or a.dtype.kind not in "iuO":
         return None
+    if 0 in [e for e in b.reshape(-1).tolist() if isinstance(e, int)]:
+        raise ZeroDivisionError("an integer is divided by 0")
     return a % b
 
 

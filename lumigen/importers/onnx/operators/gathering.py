@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from lumigen.dtype import i64
 from lumigen.frontend import Tensor, functions
 from lumigen.importers.onnx.node import OnnxNode, Operator
 from lumigen.importers.onnx.values import Array, Known
+from lumigen.index import ix
 
 REDUCTIONS = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
 
@@ -19,9 +21,28 @@ def from_front(places: Tensor, count: Any) -> Tensor:
     return functions.where(places < 0, places + count, places)
 
 
+def check_places(n: OnnxNode, i: int, sizes: Sequence[Any]) -> None:
+    """UnsupportedNode where an operand holds known places of which one is outside of an axis, whatever its size is.
+
+    There is one size, or one for each element along the last axis of the operand.
+    """
+    places = n.value(i)
+    if not isinstance(places, Known) or places.is_symbolic or not places.array.size:
+        return
+    last = places.array.reshape(-1, len(sizes))
+    for k, size in enumerate(sizes):
+        low, high = int(last[:, k].min()), int(last[:, k].max())
+        most = ix(size).bounds()[1]
+        if most is not None and (high >= most or low < -most):
+            place = high if high >= most else low
+            why = f"its input {i + 1} has the place {place}, and the axis has size {size}"
+            raise n.unsupported(why, "Correct the constant.")
+
+
 def gather(n: OnnxNode) -> Tensor:
     x = n.tensor(0)
     axis = int(n.attr("axis", 0)) % x.ndim
+    check_places(n, 1, x.shape[axis : axis + 1])
     before: list[Any] = [slice(None)] * axis
     given = n.value(1)
     if isinstance(given, Known) and not given.array.ndim and not given.is_symbolic:
@@ -36,6 +57,7 @@ def _known_gather(n: OnnxNode, a: Array, places: Array) -> Array:
 def gather_elements(n: OnnxNode) -> Tensor:
     x, places = n.tensor(0), n.tensor(1)
     axis = int(n.attr("axis", 0)) % x.ndim
+    check_places(n, 1, x.shape[axis : axis + 1])
     return x.gather(axis, from_front(places, x.shape[axis]))
 
 
@@ -44,6 +66,7 @@ def gather_nd(n: OnnxNode) -> Tensor:
     x, places = n.tensor(0), n.tensor(1).to(i64)
     batch = int(n.attr("batch_dims", 0))
     depth = int(places.shape[-1])
+    check_places(n, 1, x.shape[batch : batch + depth])
     keys: list[Tensor] = []
     rows = places.shape[:-1]
     for d in range(batch):
@@ -60,6 +83,7 @@ def scatter_elements(n: OnnxNode) -> Tensor:
     x, places, updates = n.tensor(0), n.tensor(1), n.tensor(2)
     axis = int(n.attr("axis", 0)) % x.ndim
     how = n.attr("reduction", "none")
+    check_places(n, 1, x.shape[axis : axis + 1])
     at = from_front(places.to(i64), x.shape[axis])
     if how == "none":
         return x.scatter(axis, at, updates)
@@ -71,6 +95,7 @@ def scatter_nd(n: OnnxNode) -> Tensor:
     x, places, updates = n.tensor(0), n.tensor(1).to(i64), n.tensor(2)
     depth = int(places.shape[-1])
     how = n.attr("reduction", "none")
+    check_places(n, 1, x.shape[:depth])
     keys = [from_front(places.narrow(-1, k, 1).squeeze(-1), x.shape[k]) for k in range(depth)]
     if how in ("none", "add"):
         return functions.index_put(x, keys, updates, how == "add")

@@ -7,6 +7,7 @@ from typing import Any
 
 from lumigen.frontend import Tensor, functions
 from lumigen.importers.onnx.node import OnnxNode, Operator
+from lumigen.importers.onnx.operators.convolutions import kernel_of
 
 
 def between(
@@ -82,7 +83,7 @@ def roi_align(n: OnnxNode) -> Tensor:
 def deform_conv(n: OnnxNode) -> Tensor:
     """Each place of a kernel reads at an offset of its own, weighed by a mask."""
     x, weight, offset = n.tensor(0), n.tensor(1), n.tensor(2)
-    rank, kernel = 2, tuple(int(e) for e in weight.shape[2:])
+    rank, kernel = 2, kernel_of(n, weight)
     if x.ndim != 4:
         raise n.unsupported(f"its input has {x.ndim} axes, and 4 are possible")
     step, dilation = n.attr("strides", [1] * rank), n.attr("dilations", [1] * rank)
