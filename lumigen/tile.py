@@ -254,6 +254,38 @@ class Transpose:
 
 
 @dataclass(frozen=True)
+class BitPlane:
+    """Some bits of small integers of B, in panels of bytes with four side by side.
+
+    Byte r of a run has those of k = r, r + run, r + 2 run, ..., lowest bits first, worth `1 << place` each. `bits` of 8
+    are integers with a sign.
+    """
+
+    operand: Operand
+    bits: int
+    run: int
+    place: int
+
+
+@dataclass(frozen=True)
+class GroupScales:
+    """What sums of integers are multiplied by: of `size` k each by a number of their row and one of their column.
+
+    B is the sum of `planes`, less `zero`. A number of a row is at `base + row * stride + k // row_span` of `rows`, one
+    of a column in panels of `scales` at k // span; `least` is added to each element of B after that.
+    """
+
+    size: int
+    planes: tuple[BitPlane, ...]
+    zero: int
+    rows: Operand
+    row_span: int
+    scales: Operand
+    least: Operand | None
+    span: int
+
+
+@dataclass(frozen=True)
 class Mma:
     """acc[rows, cols] (+)= A[rows, k] * B[k, cols] in f32.
 
@@ -264,7 +296,7 @@ class Mma:
     these hold. `element`: what both operands are rounded to, so that an instruction set may multiply it: A was packed
     so, B too, or is a weight in pairs, or rows of floats that were rounded when they were stored. A weight in pairs is
     multiplied as f32 by one row. `streamed`: such a weight comes from memory, and the columns after these are
-    read next.
+    read next. `groups`: A and B are integers of 8 bits in groups with scales, and what they add up to is of f32.
     """
 
     acc: Buffer
@@ -281,6 +313,7 @@ class Mma:
     whole: bool = False
     element: DType = f32
     streamed: bool = False
+    groups: GroupScales | None = None
 
     @property
     def is_row(self) -> bool:

@@ -14,9 +14,11 @@ from lumigen.activations import rounded, said
 from lumigen.compile import lower_model
 from lumigen.errors import BadArgument
 from lumigen.interp.graph import evaluate
-from lumigen.quantise import quantised
+from lumigen.quantise import format_of, over_fields, quantised
 from lumigen.target import parse_target
 from lumigen.tile import Mma
+from lumigen.weights import blocks
+from lumigen.weights.formats import Blocks, Packed
 
 Array = np.ndarray[Any, Any]
 
@@ -98,11 +100,89 @@ def test_a_sum_that_32_bits_may_not_hold_stays_as_it_is() -> None:
         assert whole.fields == fields
 
 
-def test_scales_of_parts_of_a_row_stay_in_the_sum() -> None:
-    model, floats = traced()
-    whole = rounded(quantised(model, floats, "q8").traced, "i8")
+class Wide(nn.Module):
+    """A product whose groups are whole blocks of every format."""
+
+    def __init__(self) -> None:
+        self.up = nn.Linear(512, 40)
+
+    def forward(self, x: lg.Tensor) -> lg.Tensor:
+        return self.up(x).relu()
+
+
+def in_blocks(
+    name: str, rows: lg.Dim | int
+) -> tuple[lg.Traced, dict[str, Array], dict[str, Packed]]:
+    """The model over random fields of a format: one of GGUF, or one of our own."""
+    net = Wide()
+    model = lg.Model("blocks", net)
+
+    @model.entry(x=lg.spec(rows, 512))
+    def forward(x: lg.Tensor) -> lg.Tensor:
+        return net(x)
+
+    rng, shape = np.random.default_rng(3), (40, 512)
+    form = format_of(name, 512) if name.islower() else None
+    of: Blocks = form.blocks if form is not None else getattr(blocks, name)
+    weights: dict[str, Array] = {"up.bias": rng.standard_normal(40).astype(np.float32)}
+    fields: dict[str, Array] = {}
+    for field, (dims, dtype) in of.fields_of(shape).items():
+        is_float = dtype.is_float
+        drawn = rng.standard_normal(dims) * 0.01 if is_float else rng.integers(0, 100, dims)
+        fields[field] = drawn.astype(dtype.numpy)
+    packed = {"up.weight": of.packed(name, shape, fields.__getitem__)}
+    weights |= {f"up.weight.{field}": a for field, a in fields.items()}
+    return over_fields(model.trace(), packed), weights, packed
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        ("Q8_0", 1),
+        ("Q8_0", lg.Dim("n", 1, 9)),
+        ("Q4_0", lg.Dim("n", 1, 9)),
+        ("Q4_K", 1),
+        ("Q4_K", lg.Dim("n", 1, 9)),
+        ("Q6_K", lg.Dim("n", 1, 9)),
+        ("q3", 1),
+        ("q4a-128", lg.Dim("n", 1, 9)),
+    ],
+    ids=str,
+)
+def test_integers_in_groups_are_multiplied_as_such(name: str, rows: lg.Dim | int) -> None:
+    """The integers of a group are multiplied in i32, whatever bits they lie in, and then by the group's scales."""
+    model, weights, packed = in_blocks(name, rows)
+    whole = rounded(model, "i8")
+    assert whole.fields
+    assert set(whole.fields) == whole.groups
+    x = (
+        np.random.default_rng(1)
+        .standard_normal((1 if isinstance(rows, int) else 7, 512))
+        .astype(np.float32)
+    )
+    x[0, 32:64] = 0
+    meant = evaluate(model.entries[0][1], {"x": x}, weights)["out"]
+    expected = evaluate(whole.traced.entries[0][1], {"x": x}, weights)["out"]
+    assert 0.001 < np.linalg.norm(expected - meant) / np.linalg.norm(meant) < 0.012
+    assert "rows that a matrix multiplies are rounded to 8 bits" in said(packed, whole)
+    lowered = lower_model(whole.traced, {}, target=parse_target("cpu")).lowered
+    products = [s for k in lowered.kernels for s in k.program.statements() if isinstance(s, Mma)]
+    assert [s.element for s in products] == [lg.i8]
+    assert products[0].groups is not None
+    for by_region in (False, True):
+        out = run_entry(lowered, {"x": x}, weights, by_region=by_region)["out"]
+        assert np.linalg.norm(out - expected) < 1e-6 * np.linalg.norm(expected)
+
+
+def test_integers_of_8_bits_above_a_minimum_stay_floats() -> None:
+    model, _, _ = in_blocks("q8a", 1)
+    whole = rounded(model, "i8")
     assert whole.fields == ()
     assert "no activations are rounded" in said({}, whole)
+
+
+def test_nothing_is_rounded_that_nobody_asks_for() -> None:
+    model, _ = traced()
     assert said({}, rounded(model, None)) == ""
 
 

@@ -17,8 +17,10 @@ from lumigen.lower.scope import address
 from lumigen.memo import remembered
 from lumigen.region import Buffer, Expr, Holds, Index, Read, indices_of, walk
 from lumigen.tile import (
+    BitPlane,
     Contract,
     GroupPlaces,
+    GroupScales,
     Operand,
     Order,
     Stmt,
@@ -64,7 +66,7 @@ def _inside_field(value: Any) -> Iterator[Ix]:
         yield value.slack
     elif isinstance(value, Expr):
         yield from _read_at(value)
-    elif isinstance(value, Streamed | Operand):
+    elif isinstance(value, Streamed | Operand | BitPlane | GroupScales):
         for f in fields(value):
             yield from _inside_field(getattr(value, f.name))
     elif isinstance(value, tuple):

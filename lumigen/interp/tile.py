@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from lumigen.dtype import DType, f32
 from lumigen.index import Axis, Dim, Ix, Lookup
+from lumigen.interp.groups import multiplied_in_groups
 from lumigen.interp.random import bits_at
 from lumigen.interp.region import cast, result_of
 from lumigen.intrinsics import INTRINSICS
@@ -443,6 +444,13 @@ class _Task:
         else:
             a = self.packed[s.a.name, self.number(s.a_at)]
         assert a.shape == (rows, depth), f"{s.a} was packed as {a.shape}, not {(rows, depth)}"
+        first = self.number(s.acc_at) + np.arange(rows)[:, None] * self.number(s.acc_stride)
+        if s.groups is not None:
+            target = self.inside(s.acc, first + np.arange(cols))
+            out = multiplied_in_groups(s.groups, a, cols, self.number, self.flat)
+            before = self.memory[s.acc.name][target] if self.number(s.accumulate) else 0.0
+            self.memory[s.acc.name][target] = cast(out + before, s.acc.dtype)
+            return
         n, k = np.arange(cols), np.arange(depth)[:, None]
         assert s.b.source is not None
         assert s.b.stride is not None
@@ -453,7 +461,6 @@ class _Task:
         else:
             assert s.b.k_stride is not None
             at = base + n * stride + k * self.number(s.b.k_stride)
-        first = self.number(s.acc_at) + np.arange(rows)[:, None] * self.number(s.acc_stride)
         target = self.inside(s.acc, first + n)
         with np.errstate(all="ignore"):
             b = _widened(self.flat(s.b.source, at))

@@ -35,8 +35,12 @@ def find_beside(region: Region, machine: Processor) -> tuple[Products, ...] | No
     if products is None:
         return None
     each = [c for p in products for c in p.each]
-    in_panels = all(Columns.of(c).once is not None and not _has_windows(c, machine) for c in each)
+    in_panels = all(_lies_in_panels(Columns.of(c)) and not _has_windows(c, machine) for c in each)
     return products if in_panels else None
+
+
+def _lies_in_panels(columns: Columns) -> bool:
+    return columns.once is not None or columns.groups is not None
 
 
 def find_blocks_beside(region: Region) -> tuple[Products, ...] | None:

@@ -27,6 +27,7 @@ from lumigen.index import (
     unravel,
 )
 from lumigen.lower.contractions import integer_read, product_factors, scored_factors
+from lumigen.lower.groups import Groups, find_groups
 from lumigen.lower.scope import (
     Scope,
     address,
@@ -209,7 +210,8 @@ def _contraction(
             grid = tuple(a for a in store.axes if a not in (*m_axes, *n_axes))
             contraction = Contraction(r, rows, columns, grid, m_axes, n_axes)
             in_panels = packed and (not m_axes or r.dtype is i32)
-            if in_panels and Columns.of(contraction).once is None:
+            columns_are = Columns.of(contraction)
+            if in_panels and columns_are.once is None and columns_are.groups is None:
                 return None  # it would take longer to pack the columns than to multiply them
             return contraction if _has_statistics_alone(contraction) else None
     return None
@@ -350,6 +352,29 @@ def panels_of(value: Expr, k: Axis) -> Operand:
 
 
 @dataclass(frozen=True)
+class PackedPart:
+    """A weight that lies in panels, as one of those that columns are made of."""
+
+    packed: Buffer
+    source: Buffer
+    panels: Panels
+
+    @property
+    def operand(self) -> Operand:
+        stride = ix(self.panels.depth * WIDTH)
+        return Operand(
+            self.packed, ix(0), stride, ix(WIDTH), None, panels=True, side=self.panels.side
+        )
+
+    def element(self, e: Read, n: Ix) -> Expr:
+        """What a read of the weight, of column n, reads of the panels."""
+        p = self.panels
+        k, side = address(e.source, e.at) - p.n_stride * n - p.base, p.side
+        at = n // WIDTH * (p.depth * WIDTH) + (k // side * WIDTH + n % WIDTH) * side + k % side
+        return read(self.packed, (at,))
+
+
+@dataclass(frozen=True)
 class Columns:
     """B in panels: a weight that is packed once, or what a kernel before has packed."""
 
@@ -378,6 +403,14 @@ class Columns:
         return None if found is None else (found[0], replace(found[1], side=self.side))
 
     @property
+    def groups(self) -> Groups | None:
+        """The factors as integers in groups, where they are those of a batch of one."""
+        if self.batch or self.found.reduce.dtype is not f32:
+            return None
+        _, k_map = flatten(self.found.reduce.axes, "k")
+        return find_groups(substitute(self.found.rows, k_map), self.value, self.n, self.k)
+
+    @property
     def pairs(self) -> bool:
         """Whether the product is one of bf16: B is a weight in it, and nothing wider is read as A."""
         return self.side == PAIR
@@ -385,6 +418,8 @@ class Columns:
     @property
     def side(self) -> int:
         """How many k of a weight lie side by side: of bf16 if nothing wider is read as A, of integers of 8 bits."""
+        if self.groups is not None:
+            return QUAD
         once, rows = packed_once(self.value, self.n, self.k), self.found.rows
         if once is not None and self.found.reduce.dtype is i32:
             return QUAD
@@ -402,12 +437,47 @@ class Columns:
 
     @property
     def packs(self) -> tuple[tuple[Buffer, Buffer, Panels], ...]:
-        """(packed, the weight, how) of a weight."""
+        """(packed, the weight, how) of a weight, or of each that holds something of integers in groups."""
+        if self.groups is not None:
+            return tuple((o.packed, o.source, o.panels) for o in self.in_groups)
         return () if self.packed is None or self.once is None else ((self.packed, *self.once),)
 
     @property
+    def in_groups(self) -> tuple[PackedPart, ...]:
+        """What weights hold of integers in groups: the planes of bits, then scales that are read as they are."""
+        assert self.groups is not None
+        of = self.groups.columns
+        parts = [
+            (
+                p.source,
+                Panels(
+                    self.n.extent.const,
+                    self.k.extent.const * p.bits // 8,
+                    p.stride,
+                    1,
+                    WIDTH,
+                    p.base,
+                    QUAD,
+                ),
+            )
+            for p in of.planes
+        ]
+        numbers = [e for e in (of.scale, of.least) if e is not None]
+        once = [packed_once(e, of.n, of.group) for e in numbers]
+        return tuple(
+            PackedPart(
+                Buffer(f"{b.name}_panels{self.suffix}", Role.WEIGHT, (ix(p.elements),), b.dtype),
+                b,
+                p,
+            )
+            for b, p in (*parts, *(o for o in once if o is not None))
+        )
+
+    @property
     def operand(self) -> Operand:
-        """B as a kernel reads it."""
+        """B as a kernel reads it; of integers in groups the lowest bits."""
+        if self.groups is not None:
+            return self.in_groups[0].operand
         if self.packed is None or self.once is None:
             return panels_of(self.value, self.k)
         panels = self.once[1]
@@ -416,6 +486,14 @@ class Columns:
 
     def element(self, operand: Operand) -> Expr:
         """What the operand has for the region's own axes."""
+        if self.groups is not None:
+            n, parts = joined(self.found.n_axes), {p.source: p for p in self.in_groups}
+            to: dict[Expr, Expr] = {
+                e: parts[e.source].element(e, n)
+                for e in walk([self.found.columns])
+                if isinstance(e, Read) and e.source in parts
+            }
+            return map_expr(self.found.columns, to)
         if self.packed is None:
             return self.found.columns
         n, k = joined(self.found.n_axes), joined(self.found.reduce.axes)

@@ -12,6 +12,7 @@ from enum import Enum
 
 from lumigen.dtype import DType, bf16, f32, i8, u8
 from lumigen.index import Axis, Ix, Lookup, extent_of, product
+from lumigen.lower.groups import scales_bytes
 from lumigen.machine import Storing
 from lumigen.ops import TRANSCENDENTALS, Op
 from lumigen.region import (
@@ -192,7 +193,9 @@ def is_product_of_one_row(
     if len(factors) != 2 or not set(bound) <= free_axes(factors[0]) & free_axes(factors[1]):
         return False
     a, b = (free_axes(f) & set(free) for f in factors)
-    matrix = factors[0] if b < a else factors[1]
+    matrix, vector = factors if b < a else factors[::-1]
+    if scales_bytes(vector) and _is_made(matrix):
+        return b < a or a < b
     if one_row is OneRow.MADE:
         return _is_made(matrix) and (b < a or a < b)
     found = integer_read(matrix)

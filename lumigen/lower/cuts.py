@@ -36,9 +36,10 @@ from lumigen.lower.contractions import (
     volume_of,
 )
 from lumigen.lower.cut_graph import MONOIDS, CutGraph
+from lumigen.lower.groups import is_scaled
 from lumigen.lower.guard import guard_reductions
 from lumigen.lower.join import fold_together
-from lumigen.lower.places import is_of_state, is_whole, is_widened, widens_bytes
+from lumigen.lower.places import is_of_state, is_whole, is_widened, scaled_bytes, widens_bytes
 from lumigen.lower.positions import bound_by, is_compared, picked_by
 from lumigen.lower.repeated import repeated
 from lumigen.lower.skeletons import Skeletons, becomes_states, is_only_folded, is_product
@@ -111,7 +112,8 @@ def computed_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
     makes floats of as it brings them in, where it does.
     Nor products of one row where their loop costs less than to store them.
     """
-    return [_kept(g, f) for f, stays in _wanted_operands(g, skeletons, n) if not stays]
+    wanted = [f for f, stays in _wanted_operands(g, skeletons, n) if not stays]
+    return [kept for f in wanted for kept in _stored_of(g, skeletons, f)]
 
 
 def large_values(g: CutGraph, _: Skeletons, n: Node) -> list[Node]:
@@ -166,6 +168,8 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
         # windows show a value again and again, which makes it no larger
         size = min(volume_of(node.shape), volume(free_axes(value)))
         is_short = volume(bound) <= storing.short
+        if wanted and contracts and storing.integers and is_scaled(value):
+            continue
         if wanted and contracts and not varying and _is_mapped(g, skeletons, node):
             continue
         expands = is_expanding(value, size, axes, contracts, storing, is_short=is_short)
@@ -633,6 +637,15 @@ def _contracted(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
         and node not in g.cut
         and holds_scores(value, one_row=skeletons.one_row)
     ]
+
+
+def _stored_of(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
+    """What is stored of an operand: of integers of 8 bits times numbers both, where products take these as they are."""
+    found = scaled_bytes(n) if skeletons.storing.integers else None
+    if found is None:
+        return [_kept(g, n)]
+    cast, by = found
+    return [m for m in (cast.args[0].node, by) if m not in g.cut and m.op not in SOURCES]
 
 
 def _kept(g: CutGraph, n: Node) -> Node:

@@ -31,6 +31,7 @@ from lumigen.lower.contract import (
 )
 from lumigen.lower.contractions import is_plain, reductions_beside
 from lumigen.lower.factors import Factored
+from lumigen.lower.groups import Groups
 from lumigen.lower.scope import Names, Scope, address, loops_by_value, moved
 from lumigen.lower.simt import dims_of
 from lumigen.lower.unpacked import factors_of, stored_in_parts, unit_of
@@ -38,7 +39,18 @@ from lumigen.machine import Processor, Vectors
 from lumigen.plan import KernelPlan, NotRealised
 from lumigen.region import Buffer, Expr, Read, Region, Role, Store, map_expr, read, substitute
 from lumigen.schedule import Schedule
-from lumigen.tile import For, Mma, Operand, Pack, PackColumns, Stmt, StoreTile, TileProgram
+from lumigen.tile import (
+    BitPlane,
+    For,
+    GroupScales,
+    Mma,
+    Operand,
+    Pack,
+    PackColumns,
+    Stmt,
+    StoreTile,
+    TileProgram,
+)
 
 SITES = ("rows", "columns", "chunk", "depth", "streamed")
 PLACES = {"b": ("panels", "tile")}
@@ -75,7 +87,7 @@ def _columns(found: Products) -> tuple[Columns, ...]:
 
 def _in_tile(b: Columns, sizes: Schedule) -> bool:
     """Whether each task packs the columns."""
-    return sizes.where("b") == "tile" and b.once is None
+    return sizes.where("b") == "tile" and b.once is None and b.groups is None
 
 
 @dataclass(frozen=True)
@@ -115,6 +127,45 @@ class _Made:
 
 
 @dataclass(frozen=True)
+class _Scales:
+    """Integers in groups: their scales, as weights in panels or as tasks make them, and those of the rows."""
+
+    groups: Groups
+    planes: tuple[Operand, ...]
+    scales: Operand | _Made
+    least: Operand | _Made | None
+    rows: Operand  # over the flat m and k
+
+    def at(self, tile: _Tile, lo: Ix, hi: Ix) -> tuple[tuple[Stmt, ...], GroupScales]:
+        """For a chunk of columns and a part of k: what makes scales, and all that the product needs."""
+        of, chunk, made = self.groups.columns, ix(tile.chunk), list[Stmt]()
+
+        def of_columns(b: Operand | _Made) -> Operand:
+            if isinstance(b, _Made):
+                made.extend(b.stmts(tile, lo // of.span, hi // of.span))
+                depth = (hi - lo) // of.span * WIDTH
+                return Operand(b.b_tile, ix(0), depth, ix(WIDTH), None, panels=True)
+            return _from(b, chunk, lo // of.span)
+
+        planes = tuple(
+            BitPlane(_from(o, chunk, lo // (8 // p.bits)), p.bits, p.run, p.place)
+            for o, p in zip(self.planes, of.planes, strict=True)
+        )
+        m0, _ = tile.tasks.rows
+        stride = self.rows.stride or ix(0)
+        rows = replace(self.rows, base=self.rows.base + stride * m0 + lo // self.groups.rows.span)
+        scales = of_columns(self.scales)
+        least = None if self.least is None else of_columns(self.least)
+        spans = self.groups.rows.span, scales, least, of.span
+        return tuple(made), GroupScales(self.groups.size, planes, of.zero, rows, *spans)
+
+
+def _from(b: Operand, chunk: Ix, k: Ix) -> Operand:
+    """Panels from a column and a k on."""
+    return replace(b, base=b.base + chunk // WIDTH * (b.stride or ix(0)) + k * WIDTH)
+
+
+@dataclass(frozen=True)
 class _Sum:
     """One product in a tile: its columns, what a processor multiplies it as, and the tile of its sums.
 
@@ -127,6 +178,7 @@ class _Sum:
     acc: Buffer
     base: Ix
     stride: Ix
+    scales: _Scales | None = None
 
 
 @dataclass(frozen=True)
@@ -150,7 +202,12 @@ class _Rows:
 
     @property
     def tiles(self) -> tuple[Buffer, ...]:
-        made = (b for s in self.sums if isinstance(b := s.b, _Made))
+        each = (
+            x
+            for s in self.sums
+            for x in (s.b, *((s.scales.scales, s.scales.least) if s.scales else ()))
+        )
+        made = (x for x in each if isinstance(x, _Made))
         of_columns = (t for b in made for t in (b.x_tile, b.b_tile) if t is not None)
         rows = (self.pack.dst,) if self.x_tile is None else (self.x_tile, self.pack.dst)
         return (*rows, *of_columns)
@@ -160,7 +217,12 @@ class _Rows:
         out: list[Stmt] = []
         pack, chunk = self.pack, ix(tile.chunk)
         for s in self.sums:
-            if isinstance(s.b, _Made):
+            groups: GroupScales | None = None
+            if s.scales is not None:
+                made, groups = s.scales.at(tile, self.lo, self.hi)
+                out += made
+                b = groups.planes[0].operand
+            elif isinstance(s.b, _Made):
                 out += s.b.stmts(tile, self.lo, self.hi)
                 depth = (self.hi - self.lo) * WIDTH
                 b = Operand(s.b.b_tile, ix(0), depth, ix(WIDTH), None, panels=True)
@@ -169,7 +231,7 @@ class _Rows:
                 b = replace(b, base=b.base + self.lo * WIDTH)
             sizes = (pack.row_hi - pack.row_lo, tile.end - chunk, self.hi - self.lo, self.lo)
             at = (s.acc, s.base + chunk, s.stride)
-            product = Mma(*at, pack.dst, ix(0), b, *sizes, element=s.element)
+            product = Mma(*at, pack.dst, ix(0), b, *sizes, element=s.element, groups=groups)
             out.append(replace(product, streamed=tile.streamed and s.element is not f32))
         return tuple(out)
 
@@ -220,7 +282,7 @@ def _program(
     end = minimum(ix(chunk) + sizes["chunk"], n1)
     of_rows = _statistics(found, m, mapping, tasks)
     vectors = machine.vectors
-    unit = lcm(*(unit_of(factors_of(b, vectors)) for b in columns))
+    unit = lcm(*(_unit(b, vectors) for b in columns))
     tile = _Tile(m, n, mapping, tasks, chunk, end, streamed, in_parts, vectors, unit, of_rows)
 
     sums, epilogue = _sums(store, found, columns, elements, tile, sizes)
@@ -264,10 +326,17 @@ def _statistics(
     return out
 
 
+def _unit(b: Columns, vectors: Vectors) -> int:
+    """Points of k that parts of it have whole."""
+    return unit_of(factors_of(b, vectors)) if b.groups is None else b.groups.unit
+
+
 def _rows_of(found: Contraction, m: Axis, k: Axis, mapping: dict[Axis, Ix]) -> Operand:
-    """A over the flat axes."""
+    """A over the flat axes; of integers in groups these."""
     _, k_map = flatten(found.reduce.axes, "k")
-    return as_operand(substitute(substitute(found.rows, k_map), mapping), m, k)
+    groups = Columns.of(found).groups
+    rows = substitute(found.rows, k_map) if groups is None else groups.rows.integers
+    return as_operand(substitute(rows, mapping), m, k)
 
 
 def _multiplied_as(m: Axis, a: Operand, b: Columns) -> DType:
@@ -275,7 +344,7 @@ def _multiplied_as(m: Axis, a: Operand, b: Columns) -> DType:
 
     One row waits for memory, which gives vectors more than tiles of a matrix unit, and floats hold what bf16 does.
     """
-    if b.found.reduce.dtype is i32:
+    if b.found.reduce.dtype is i32 or b.groups is not None:
         if a.source is None:
             raise NotRealised("rows of integers that memory does not have as they are")
         return a.source.dtype
@@ -309,11 +378,12 @@ def _sums(
     reduced = [substitute(c.reduce, tile.mapping) for c in found.each]
     at = tuple(i.substitute(tile.mapping) for i in store.at)
     made = [_columns_of(i, b, tile, sizes) for i, b in enumerate(columns)]
+    scales = [_scales_of(i, b, tile, sizes) for i, b in enumerate(columns)]
     given = list(zip(reduced, made, elements, strict=True))
     direct = _direct(store.dst, at, m, n) if value is reduced[0] else None
     if direct is not None:
         base, stride = direct
-        return [_Sum(*given[0], store.dst, base + stride * m0, stride)], []
+        return [_Sum(*given[0], store.dst, base + stride * m0, stride, scales[0])], []
     # products of a part of k wait for those of the other parts, those of all k for the epilogue of their chunk; rows
     # that are a power of two apart would share few sets of a cache
     held, end, wide = tile.chunk, tile.end, sizes["chunk"]
@@ -322,7 +392,8 @@ def _sums(
     names = ["c_tile"] if len(given) == 1 else [f"c_tile{i}" for i in range(len(given))]
     dims = ix(tasks.most_rows), ix(wide)
     accs = [Buffer(n, Role.SCRATCH, dims, v.dtype) for n, v in zip(names, reduced, strict=True)]
-    sums = [_Sum(*s, acc, -ix(held), ix(wide)) for s, acc in zip(given, accs, strict=True)]
+    placed = [(*s, acc, -ix(held), ix(wide)) for s, acc in zip(given, accs, strict=True)]
+    sums = [_Sum(*s, of) for s, of in zip(placed, scales, strict=True)]
     done = {s.value: read(s.acc, (ix(m) - m0, ix(n) - held)) for s in sums} | tile.statistics
     points = Points(m, ix(m0), ix(m1)), Points(n, ix(held), end)
     return sums, [stored(tasks.scope, store.dst, at, map_expr(value, done), *points)]
@@ -332,14 +403,45 @@ def _columns_of(i: int, b: Columns, tile: _Tile, sizes: Schedule) -> Operand | _
     """B as a kernel before left it, or what a task makes it of."""
     if not _in_tile(b, sizes):
         return b.operand
-    number, each = str(i or ""), _each(b.k, sizes, tile.unit)
+    each = _each(b.k, sizes, tile.unit)
+    return _made_of(b, (f"b_tile{i or ''}", f"w_tile{i or ''}"), each, tile, sizes)
+
+
+def _made_of(b: Columns, names: tuple[str, str], each: int, tile: _Tile, sizes: Schedule) -> _Made:
+    """Columns that a task packs, as many as a chunk has and so much of k, in tiles of these names."""
     parts = factors_of(b, tile.vectors)
     wide = -(-sizes["chunk"] // WIDTH) * WIDTH
     along = parts is None and is_along(b.value, tile.n, b.k)
     dims = (each, wide) if along else (wide, each)
-    b_tile = Buffer(f"b_tile{number}", Role.SCRATCH, (ix(wide), ix(each)), f32)
-    x_tile = Buffer(f"w_tile{number}", Role.SCRATCH, tuple(map(ix, dims)), f32)
-    return _Made(b.value, b.k, b_tile, None if is_plain(b.value) else x_tile, parts)
+    panels = Buffer(names[0], Role.SCRATCH, (ix(wide), ix(each)), f32)
+    x_tile = Buffer(names[1], Role.SCRATCH, tuple(map(ix, dims)), f32)
+    return _Made(b.value, b.k, panels, None if is_plain(b.value) else x_tile, parts)
+
+
+def _scales_of(i: int, b: Columns, tile: _Tile, sizes: Schedule) -> _Scales | None:
+    """The scales of integers in groups: weights in panels, or what a task makes of several weights."""
+    groups = b.groups
+    if groups is None:
+        return None
+    of, parts = groups.columns, {p.source: p for p in b.in_groups}
+    each = _each(b.k, sizes, lcm(tile.unit, PAIRED_ROWS * b.side)) // of.span
+
+    def scales(name: str, value: Expr) -> Operand | _Made:
+        if isinstance(value, Read) and value.source in parts:
+            return parts[value.source].operand
+        made = replace(b, value=value, k=of.group)
+        return _made_of(made, (f"{name}{i or ''}", f"{name}_rows{i or ''}"), each, tile, sizes)
+
+    start = address(groups.rows.scale.source, groups.rows.scale.at).substitute(tile.mapping)
+    stride = start.coefficient(tile.m)
+    if stride is None:
+        raise NotRealised("scales of rows that do not lie at equal distances")
+    rows = Operand(
+        groups.rows.scale.source, start.substitute({tile.m: ix(0), b.k: ix(0)}), stride, ix(1), None
+    )
+    planes = tuple(parts[p.source].operand for p in of.planes)
+    least = None if of.least is None else scales("least", of.least)
+    return _Scales(groups, planes, scales("scales", of.scale), least, rows)
 
 
 def _each(k: Axis, sizes: Schedule, unit: int) -> int:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from lumigen.dtype import i8, i32, u8
+from lumigen.dtype import f32, i8, i32, u8
 from lumigen.graph import Edge, Graph, Node, ScanLoop
-from lumigen.index import Axis, Ix, ix
+from lumigen.index import Axis, Ix, ix, product
 from lumigen.ops import SOURCES, Op
 from lumigen.region import Buffer, Expr, Prim, Role, Store, read
 from lumigen.view import identity
@@ -94,6 +94,15 @@ def is_map(loop: ScanLoop) -> bool:
 def is_widened(n: Node) -> bool:
     """Whether it is what memory has, in another type."""
     return n.op is Op.CONTIGUOUS and n.args[0].node.op in SOURCES
+
+
+def scaled_bytes(n: Node) -> tuple[Node, Node] | None:
+    """A cast of integers of 8 bits and the fewer numbers that they are multiplied by; None of any other value."""
+    for x, by in (n.args, n.args[::-1]) if n.op is Op.MUL and n.dtype is f32 else ():
+        is_cast = x.node.op is Op.CONTIGUOUS and x.node.args[0].dtype is i8
+        if is_cast and product(by.node.shape).estimate() < product(n.shape).estimate():
+            return x.node, by.node
+    return None
 
 
 def widens_bytes(n: Node) -> bool:

@@ -34,11 +34,13 @@ from lumigen.lower.pipeline import flat_pair, multiplied_in
 from lumigen.lower.row_fold import find_plain_rows, find_row_fold
 from lumigen.lower.scan import plan_scan
 from lumigen.lower.schedule_plan import (
+    are_in_groups,
     computes_in_tiles,
     is_of_numbers,
     length_of_parts,
     parts_of_blocks,
     parts_of_threads,
+    schedule_of_groups,
     schedule_of_panels,
     schedule_of_teams,
     schedule_of_tiles,
@@ -127,7 +129,12 @@ def candidates_of_threads(
     (*others, store) = region.stores
     grids = find_beside(region, machine) if others else None
     if grids is not None:
-        parts = tuple(schedule_of_panels(found, machine) for found in grids)
+        parts = tuple(
+            schedule_of_groups(found, machine)
+            if are_in_groups(found)
+            else schedule_of_panels(found, machine)
+            for found in grids
+        )
         plan = RegionPlan(region, (plan_beside(region, grids, machine),))
         yield Candidate(plan, (Schedule("side_by_side", (), parts=parts),))
     products = (
@@ -135,11 +142,18 @@ def candidates_of_threads(
         if others
         else find_products(store, one_row=True, statistics=True, integers=machine.storing.integers)
     )
+    in_groups = products is not None and are_in_groups(products)
+    if products is not None and in_groups:
+        plan = products.plan(region, machine, alone=False)
+        sizes = schedule_of_groups(products, machine)
+        yield Candidate(RegionPlan(region, (plan,)), (sizes,))
     if products is not None and computes_in_tiles(products, machine):
         sizes = schedule_of_tiles(products, machine)
         plan = products.plan(region, machine, alone=False)
         yield Candidate(RegionPlan(region, (plan,)), (sizes,))
-    if products is not None and len(products.each) == 1:
+    if in_groups:
+        pass  # there are no floats of columns that could lie in panels
+    elif products is not None and len(products.each) == 1:
         yield _product(region, products.each[0], schedule, machine)
     elif products is not None and not any(
         c.m_axes and has_windows(c, machine) for c in products.each
@@ -238,7 +252,6 @@ def candidates_of_blocks(
             yield candidate(pieces.plan(region, machine), schedule)
         yield whole
     yield from _block_folds(region, schedule, machine, deep=False)
-    yield from _few_rows(region, machine)
     grids = find_blocks_beside(region) if others else None
     if grids is not None:
         grids, meaning = along_memory(grids, region)
@@ -246,6 +259,7 @@ def candidates_of_blocks(
         parts = fastest(each, multiplied_in(each[0].rows, each[0].columns), machine)
         plan = RegionPlan(region, (plan_beside(meaning, grids, machine, alone=True),))
         yield Candidate(plan, (Schedule("side_by_side", (), parts=parts),))
+    yield from _few_rows(region, machine)
     loops = find_loops_beside(region, schedule, machine) if others else None
     if loops is not None:
         stores = tuple(s for plan, _ in loops for s in plan.stores)

@@ -13,10 +13,10 @@ from typing import Any, get_args
 from lumigen.condition import Cmp
 from lumigen.index import Axis, Dim, Ix, Lookup, ix, lookup
 from lumigen.region import Buffer, Expr, Local, Read, local, read, rebuild
-from lumigen.tile import Operand, Stmt
+from lumigen.tile import BitPlane, GroupScales, Operand, Stmt
 
 _EXPRESSIONS = get_args(Expr)
-_PARTS = (*get_args(Stmt), Operand, Cmp)
+_PARTS = (*get_args(Stmt), Operand, BitPlane, GroupScales, Cmp)
 
 
 @dataclass

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from lumigen.graph import Node
 from lumigen.lower.contractions import volume_of
 from lumigen.lower.cut_graph import MONOIDS, CutGraph
-from lumigen.lower.places import widens_bytes
+from lumigen.lower.places import scaled_bytes, widens_bytes
 from lumigen.lower.skeletons import Skeletons
 from lumigen.lower.work import work
 from lumigen.machine import Steps
@@ -41,7 +41,7 @@ def _owners(g: CutGraph) -> dict[Node, list[Node]]:
     """Values without reductions that become part of larger ones, by the regions that compute both.
 
     Not of new versions of a state, which compute what is new alone; nor what weights are unpacked to, nor integers of 8
-    bits in 32, which products take as memory has them.
+    bits in 32 or times fewer numbers, which products take as memory has them.
     """
     out: dict[Node, list[Node]] = {}
     unpacked = _unpacked(g)
@@ -51,6 +51,7 @@ def _owners(g: CutGraph) -> dict[Node, list[Node]]:
             continue
         inside = g.inside(root)
         reduces = _reducing(g, inside)
+        scaled = {x for n in inside if (of := scaled_bytes(n)) is not None for x in (n, of[0])}
         grows = {
             a
             for n in inside
@@ -58,7 +59,7 @@ def _owners(g: CutGraph) -> dict[Node, list[Node]]:
             if n.op not in MONOIDS and volume_of(a.shape) < volume_of(n.shape)
         }
         for n in inside:
-            skipped = n in reduces or n in unpacked or widens_bytes(n)
+            skipped = n in reduces or n in unpacked or n in scaled or widens_bytes(n)
             if n in grows and n is not root and not skipped:
                 out.setdefault(n, []).append(root)
     return out

@@ -129,6 +129,19 @@ def schedule_of_panels(found: Products, machine: Processor) -> Schedule:
     return schedule("panel", sizes | {"streamed": int(streamed)}, PANELS)
 
 
+def are_in_groups(found: Products) -> bool:
+    """Whether all products are of integers in groups."""
+    return all(Columns.of(c).groups is not None for c in found.each)
+
+
+def schedule_of_groups(found: Products, machine: Processor) -> Schedule:
+    """Of products of integers in groups: bytes of columns stay in the second cache for many rows."""
+    sizes = machine.tiles.groups
+    if not found.each[0].m_axes:
+        sizes = {**sizes, "rows": 1}
+    return schedule("panel", {**sizes, "streamed": 0}, PANELS)
+
+
 def computes_in_tiles(found: Products, machine: Processor) -> bool:
     """Whether tasks are to compute an operand of a product without weights: each has nearly all of the other one.
 

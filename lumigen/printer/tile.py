@@ -40,6 +40,7 @@ from lumigen.tile import (
     ForTile,
     GroupPlaces,
     GroupRows,
+    GroupScales,
     Hold,
     Keep,
     Let,
@@ -212,7 +213,7 @@ def _matrix(s: Stmt) -> str:
             sizes = f"{s.rows} x {s.cols} x {s.k}{', whole' * s.whole}{', streamed' * s.streamed}"
             panels = f" in panels of {s.a_stride}" if s.a_stride is not None else ""
             product = f"{_place(s.a, s.a_at)}{panels} @ {_operand(s.b)}{_element(s)}"
-            return f"{acc} {sign} {product}, {sizes}"
+            return f"{acc} {sign} {product}, {sizes}{_groups(s.groups)}"
         case Contract():
             a, b = _operand(s.a), _operand(s.b)
             where = f"({s.m}, {s.n}) from ({s.m_lo}, {s.n_lo}), {s.k} in {s.k_lo} .. {s.k_hi}"
@@ -319,6 +320,17 @@ def _operand(o: Operand) -> str:
         return show_expr(o.value) if o.value is not None else "nothing"
     what = f"panels of{SIDE_BY_SIDE[o.side]}" if o.panels else "strides"
     return f"{_place(o.source, o.base)} {what} ({o.stride}, {o.k_stride})"
+
+
+def _groups(g: GroupScales | None) -> str:
+    if g is None:
+        return ""
+    planes = " and ".join(
+        f"{p.bits} bits in runs of {p.run} of {_operand(p.operand)}" for p in g.planes
+    )
+    least = f" plus {_operand(g.least)}" if g.least else ""
+    scales = f"{_operand(g.rows)} for {g.row_span}, {_operand(g.scales)}{least} for {g.span}"
+    return f", in groups of {g.size}: {planes}, less {g.zero}; scales {scales}"
 
 
 def _element(s: Pack | PackColumns | Mma) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lumigen.dtype import bf16, f32, i8, i32
+from lumigen.dtype import bf16, f32, i8, i32, u8
 from lumigen.program import PAIR, QUAD
-from lumigen.tile import Contract, ForTile, Mma
+from lumigen.tile import Contract, ForTile, GroupScales, Mma
 from lumigen.verify.facts import (
     Facts,
     FactScope,
@@ -48,10 +48,24 @@ def broken_fragments(s: Contract | ForTile, facts: Facts, scope: FactScope) -> I
             yield f"{acc} is no tile like {s.acc}"
 
 
+def _broken_groups(g: GroupScales, facts: Facts, scope: FactScope) -> Iterator[str]:
+    for p in g.planes:
+        yield from broken_operand(p.operand, facts, scope, (), (i8, u8))
+        if p.bits not in (1, 2, 4, 8) or p.operand.side != QUAD:
+            yield f"{p.bits} bits of bytes, {p.operand.side} side by side"
+    for o in (g.rows, g.scales, *([g.least] if g.least else [])):
+        yield from broken_operand(o, facts, scope, ())
+    if g.row_span % g.size or g.span % g.size or g.size % QUAD:
+        yield f"groups of {g.size} with scales for {g.row_span} and {g.span}"
+
+
 def broken_product(s: Mma, facts: Facts, scope: FactScope) -> Iterator[str]:
     indices = (s.acc_at, s.acc_stride, s.a_at, s.rows, s.cols, s.k, s.accumulate)
     yield from broken_indices(indices, facts, scope)
-    yield from broken_operand(s.b, facts, scope, (), (i8 if s.element.is_int else f32,))
+    if s.groups is None:
+        yield from broken_operand(s.b, facts, scope, (), (i8 if s.element.is_int else f32,))
+    else:
+        yield from _broken_groups(s.groups, facts, scope)
     yield from broken_use(s.acc, facts)
     if s.a_stride is not None:
         yield from broken_indices((s.a_stride,), facts, scope)
@@ -60,7 +74,7 @@ def broken_product(s: Mma, facts: Facts, scope: FactScope) -> Iterator[str]:
         yield from broken_packed(
             s.a, facts, s.element if s.element.is_int else f32, stored=s.is_row
         )
-    if s.acc.dtype is not (i32 if s.element.is_int else f32):
+    if s.acc.dtype is not (i32 if s.element.is_int and s.groups is None else f32):
         yield f"products of {s.acc.dtype}"
     for b in (s.a, s.b.source):
         if b in facts.packed and facts.packed[b] is not s.element:

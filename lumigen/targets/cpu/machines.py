@@ -52,6 +52,8 @@ TILES = ThreadTiles(
     unpacked={"rows": 256, "columns": 512, "chunk": 64, "depth": 384},
     # memory is read in long streams: few columns at a time, each to its end or nearly so
     unpacked_for_few={"rows": 16, "columns": 512, "chunk": 16, "depth": 2048},
+    # integers in groups: rows of bytes and 64 columns of them stay in the second cache, however deep
+    groups={"rows": 128, "columns": 512, "chunk": 64, "depth": 16384},
     # a matrix unit is so fast that packing rows and bringing columns have to serve many products: 256 rows of 2048
     # stay in the second cache. Columns of more than 1 MiB come once for all rows that there are. Others stay there with
     # them, and then 32 rows are better: they stay in the first cache, with the products that wait to be rounded

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lumigen.dtype import bf16, f32, i8, u8
+from lumigen.dtype import bf16, f16, f32, i8, u8
 from lumigen.emit.expression import Renderer, as_int, is_half, literal, span_where
 from lumigen.emit.lines import Lines
 from lumigen.emit.statements import Statements
@@ -11,7 +11,19 @@ from lumigen.index import Axis, Ix, ix, minimum, product
 from lumigen.lower.scope import address
 from lumigen.program import PAIR
 from lumigen.region import Buffer, Expr, Read
-from lumigen.tile import Ahead, Fill, Mma, Pack, PackColumns, PackRuns, Stmt, Transpose
+from lumigen.tile import (
+    Ahead,
+    BitPlane,
+    Fill,
+    GroupScales,
+    Mma,
+    Operand,
+    Pack,
+    PackColumns,
+    PackRuns,
+    Stmt,
+    Transpose,
+)
 
 SPELLED = {
     f32: "",
@@ -38,7 +50,7 @@ def tile_lines(s: Stmt, _of: Statements, r: Renderer) -> Lines:
             sizes = f"{as_int(r, s.rows)}, {as_int(r, s.cols)}"
             return r.lines(f"transpose_tile({s.dst}, {strides}, {sizes});")
         case Mma():
-            return r.lines(_mma(s, r))
+            return r.lines(_mma(s, r)) if s.groups is None else _groups(s, s.groups, r)
         case Ahead():
             return r.lines(f"__builtin_prefetch({r.pointer(s.source, s.at)});")
         case _:
@@ -111,6 +123,39 @@ def _mma(s: Mma, r: Renderer) -> str:
         return f"multiply_row({acc}, {a}, {where}, {r.index(b.stride)}, {cols}, {k});"
     sizes = f"{ldb}, {rows}, {cols}, {k}, {again}"
     return f"multiply_direct_b{in_bf16}({acc}, {ldc}, {a}, {where}, {sizes});"
+
+
+def _groups(s: Mma, g: GroupScales, r: Renderer) -> Lines:
+    """Products of integers in groups: what lies where, and then what it is multiplied to."""
+    r.uses.headers.add("panel_groups.h")
+
+    def scales(o: Operand) -> str:
+        assert o.source is not None
+        assert o.stride is not None
+        kind = {f16: "F16", bf16: "BF16"}.get(o.source.dtype, "float")
+        return f"GroupScales<{g.span}, {kind}>{{{_elements(o.source, o.base, r)}, {r.index(o.stride)}}}"
+
+    def bits(p: BitPlane) -> str:
+        assert p.operand.source is not None
+        assert p.operand.stride is not None
+        return f"{{{r.pointer(p.operand.source, p.operand.base)}, {r.index(p.operand.stride)}}}"
+
+    kinds = ", ".join(f"Bits<{p.bits}, {p.run}>" for p in g.planes)
+    where = [bits(p) for p in g.planes] + ["{}"] * (2 - len(g.planes))
+    integers = f"SmallIntegers<{g.zero}, {g.planes[0].bits}, {kinds}>{{{', '.join(where)}}}"
+    assert g.rows.source is not None
+    assert g.rows.stride is not None
+    rows = f"RowScales<{g.row_span}>{{{r.pointer(g.rows.source, g.rows.base)}, {r.index(g.rows.stride)}}}"
+    acc, a, ldc = r.pointer(s.acc, s.acc_at), r.pointer(s.a, s.a_at), r.index(s.acc_stride)
+    sizes = f"{as_int(r, s.rows)}, {r.index(s.cols)}, {r.index(s.k)}"
+    again = {ix(0): "false", ix(1): "true"}.get(s.accumulate, f"{r.index(s.accumulate)} != 0")
+    numbers = [scales(g.scales), *([scales(g.least)] if g.least else [])]
+    *first, last = [
+        f"    {rows}, {sizes}, {again},",
+        f"    {integers},",
+        *(f"    {x}," for x in numbers),
+    ]
+    return r.lines(f"multiply_groups<{g.size}>({acc}, {ldc}, {a},", *first, f"{last[:-1]});")
 
 
 def _pack_each(call: str, value: Expr | None, at: tuple[str, str, Axis, Ix], r: Renderer) -> Lines:
