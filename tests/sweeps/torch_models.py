@@ -42,10 +42,17 @@ HEAD = """# Imported architectures
 Each of these was made with random weights, exported by `torch.export`, imported by `lg.from_torch`, run by the
 interpreter, and compared with PyTorch in double precision: at most 1e-4 apart by norm. Those of transformers are tiny.
 Where there is a word on the batch, the model was exported a second time with the batch as a dim, and compared at
-another size of it; an empty cell was not tried.
+another size of it; an empty cell was not tried. Behind
+the date is the release of PyTorch, where it is another one than 2.13.
 `python tests/sweeps/torch_models.py` makes this page; architectures of which it makes no small one are left out.
 
 """
+
+
+def now() -> str:
+    """The day, with the release of PyTorch where it is not the one that lumigen is tested with."""
+    day, release = dt.datetime.now(tz=dt.UTC).date().isoformat(), torch.__version__.split("+")[0]
+    return day if release.startswith("2.13.") else f"{day}, {release}"
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,7 @@ class Row:
     agrees: str = ""
     batch: str = ""
     reason: str = ""
-    date: str = field(default_factory=lambda: dt.datetime.now(tz=dt.UTC).date().isoformat())
+    date: str = field(default_factory=now)
 
     def __str__(self) -> str:
         tried = (self.exported, self.imported, self.agrees, self.batch)
