@@ -42,8 +42,8 @@ HEAD = """# Imported architectures
 Each of these was made with random weights, exported by `torch.export`, imported by `lg.from_torch`, run by the
 interpreter, and compared with PyTorch in double precision: at most 1e-4 apart by norm. Those of transformers are tiny.
 Where there is a word on the batch, the model was exported a second time with the batch as a dim, and compared at
-another size of it; an empty cell was not tried. Behind
-the date is the release of PyTorch, where it is another one than 2.13.
+another size of it; an empty cell was not tried. Behind the date is the release of PyTorch,
+where it is another one than 2.13.
 `python tests/sweeps/torch_models.py` makes this page; architectures of which it makes no small one are left out.
 
 """
