@@ -67,6 +67,9 @@ class Storing:
         Steps | None
     )  # with which repeated values are weighed; none where no figures say that it pays
     waits: bool = False  # whether a sum of what memory holds computes costly maps while it waits
+    normed: int = (
+        0  # sums of one row that are to read it normalised, not in parts; 0: each does it by itself
+    )
 
 
 @dataclass(frozen=True)

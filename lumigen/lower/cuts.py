@@ -43,8 +43,9 @@ from lumigen.lower.places import is_of_state, is_whole, is_widened, scaled_bytes
 from lumigen.lower.positions import bound_by, is_compared, picked_by
 from lumigen.lower.repeated import repeated
 from lumigen.lower.skeletons import Skeletons, becomes_states, is_only_folded, is_product
+from lumigen.machine import Storing
 from lumigen.ops import SOURCES, TRANSCENDENTALS, Op
-from lumigen.region import Expr, Read, Reduce, Region, Role, free_axes, walk
+from lumigen.region import Expr, Read, Reduce, Region, Role, children, free_axes, walk
 
 FirstRule = Callable[[CutGraph], Iterable[Node]]
 Rule = Callable[[CutGraph, Skeletons], Iterable[Node]]
@@ -111,6 +112,9 @@ def computed_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
     cache: only the loop of the reduction leaves out what lies beyond them. Nor bytes of a state that a product
     makes floats of as it brings them in, where it does.
     Nor products of one row where their loop costs less than to store them.
+
+    Rows that reductions of theirs are part of, as in a norm, where many sums of one row would read more for it than it
+    has itself: these reductions have a launch, which stores the row instead.
     """
     wanted = [f for f, stays in _wanted_operands(g, skeletons, n) if not stays]
     return [kept for f in wanted for kept in _stored_of(g, skeletons, f)]
@@ -165,6 +169,7 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
         varying = varying and not _is_of_rows(skeletons, value, bound)
         in_bytes = storing.bytes and is_brought_in(value) and is_of_state(node, g.graph)
         wanted = varying or (contracts and not (in_bytes or is_plain(value)))
+        wanted |= n.op is Op.SUM_REDUCE and _is_normed(value, node, axes, bound, storing)
         # windows show a value again and again, which makes it no larger
         size = min(volume_of(node.shape), volume(free_axes(value)))
         is_short = volume(bound) <= storing.short
@@ -183,6 +188,31 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
             # a fold has a sum for each point of these, for each of the value's rows
             few = volume(set(axes) - free_axes(value)) <= storing.row_of_fold
             yield node, bounded or (is_short and few and is_scored(value))
+
+
+def _is_normed(
+    value: Expr, node: Node, axes: tuple[Axis, ...], bound: tuple[Axis, ...], storing: Storing
+) -> bool:
+    """Whether many sums would compute the same row of a reduction of it, from more bytes than it has itself."""
+    own = free_axes(value)
+    many = storing.normed and volume(set(axes) - own) >= storing.normed
+    if not many or volume(own - set(bound)) > 1:
+        return False
+    outside = _outside_reductions(value)
+    reads = {e for e in outside if isinstance(e, Read) and free_axes(e) & set(bound)}
+    reduces = any(isinstance(e, Reduce) for e in outside)
+    return reduces and sum(e.source.dtype.itemsize for e in reads) > node.dtype.itemsize
+
+
+def _outside_reductions(value: Expr) -> list[Expr]:
+    """The expressions of a value, the reductions among them but nothing of what these add up."""
+    out, stack = dict[Expr, None](), [value]
+    while stack:
+        e = stack.pop()
+        if e not in out:
+            out[e] = None
+            stack += [] if isinstance(e, Reduce) else children(e)
+    return list(out)
 
 
 def _is_of_rows(skeletons: Skeletons, value: Expr, bound: tuple[Axis, ...]) -> bool:
