@@ -123,14 +123,13 @@ inline void run_k00_product_block_fold(constant k00_product_block_fold_args& arg
 }  // namespace LUMIGEN_NS
 
 kernel void k00_product_block_fold(constant LUMIGEN_NS::k00_product_block_fold_args& args [[buffer(0)]],
-    threadgroup char* shared LUMIGEN_SHARED,
-                              uint group_number [[threadgroup_position_in_grid]],
-                                  uint thread_number [[thread_position_in_threadgroup]]) {
+    threadgroup char* shared LUMIGEN_SHARED, uint group_number [[threadgroup_position_in_grid]],
+    uint thread_number [[thread_position_in_threadgroup]]) {
   LUMIGEN_NS::run_k00_product_block_fold(args, shared, group_number, static_cast<int>(thread_number));
 }
 #ifdef LUMIGEN_EMULATED
 #include "emulated/kernels.h"
-EMULATED_KERNEL(k00_product_block_fold, LUMIGEN_NS::k00_product_block_fold_args)
+EMULATED_KERNEL(k00_product_block_fold, LUMIGEN_NS::k00_product_block_fold_args, 4)
 #endif
 #endif
 

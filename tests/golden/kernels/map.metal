@@ -25,13 +25,12 @@ inline void run_k00_simt(constant k00_simt_args& args, threadgroup char*, uint g
 }  // namespace LUMIGEN_NS
 
 kernel void k00_simt(constant LUMIGEN_NS::k00_simt_args& args [[buffer(0)]], threadgroup char* shared LUMIGEN_SHARED,
-                              uint group_number [[threadgroup_position_in_grid]],
-                                  uint thread_number [[thread_position_in_threadgroup]]) {
+    uint group_number [[threadgroup_position_in_grid]], uint thread_number [[thread_position_in_threadgroup]]) {
   LUMIGEN_NS::run_k00_simt(args, shared, group_number, static_cast<int>(thread_number));
 }
 #ifdef LUMIGEN_EMULATED
 #include "emulated/kernels.h"
-EMULATED_KERNEL(k00_simt, LUMIGEN_NS::k00_simt_args)
+EMULATED_KERNEL(k00_simt, LUMIGEN_NS::k00_simt_args, 3)
 #endif
 #endif
 

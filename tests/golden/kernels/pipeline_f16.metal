@@ -50,14 +50,13 @@ inline void run_k00_product_pipeline(constant k00_product_pipeline_args& args, t
 }  // namespace LUMIGEN_NS
 
 kernel void k00_product_pipeline(constant LUMIGEN_NS::k00_product_pipeline_args& args [[buffer(0)]],
-    threadgroup char* shared LUMIGEN_SHARED,
-                              uint group_number [[threadgroup_position_in_grid]],
-                                  uint thread_number [[thread_position_in_threadgroup]]) {
+    threadgroup char* shared LUMIGEN_SHARED, uint group_number [[threadgroup_position_in_grid]],
+    uint thread_number [[thread_position_in_threadgroup]]) {
   LUMIGEN_NS::run_k00_product_pipeline(args, shared, group_number, static_cast<int>(thread_number));
 }
 #ifdef LUMIGEN_EMULATED
 #include "emulated/kernels.h"
-EMULATED_KERNEL(k00_product_pipeline, LUMIGEN_NS::k00_product_pipeline_args)
+EMULATED_KERNEL(k00_product_pipeline, LUMIGEN_NS::k00_product_pipeline_args, 3)
 #endif
 #endif
 

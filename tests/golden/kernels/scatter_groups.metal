@@ -31,14 +31,13 @@ inline void run_k00_groups_groups(constant k00_groups_groups_args& args, threadg
 }  // namespace LUMIGEN_NS
 
 kernel void k00_groups_groups(constant LUMIGEN_NS::k00_groups_groups_args& args [[buffer(0)]],
-    threadgroup char* shared LUMIGEN_SHARED,
-                              uint group_number [[threadgroup_position_in_grid]],
-                                  uint thread_number [[thread_position_in_threadgroup]]) {
+    threadgroup char* shared LUMIGEN_SHARED, uint group_number [[threadgroup_position_in_grid]],
+    uint thread_number [[thread_position_in_threadgroup]]) {
   LUMIGEN_NS::run_k00_groups_groups(args, shared, group_number, static_cast<int>(thread_number));
 }
 #ifdef LUMIGEN_EMULATED
 #include "emulated/kernels.h"
-EMULATED_KERNEL(k00_groups_groups, LUMIGEN_NS::k00_groups_groups_args)
+EMULATED_KERNEL(k00_groups_groups, LUMIGEN_NS::k00_groups_groups_args, 2)
 #endif
 #endif
 

@@ -125,14 +125,13 @@ inline void run_k00_product_cascade(constant k00_product_cascade_args& args, thr
 }  // namespace LUMIGEN_NS
 
 kernel void k00_product_cascade(constant LUMIGEN_NS::k00_product_cascade_args& args [[buffer(0)]],
-    threadgroup char* shared LUMIGEN_SHARED,
-                              uint group_number [[threadgroup_position_in_grid]],
-                                  uint thread_number [[thread_position_in_threadgroup]]) {
+    threadgroup char* shared LUMIGEN_SHARED, uint group_number [[threadgroup_position_in_grid]],
+    uint thread_number [[thread_position_in_threadgroup]]) {
   LUMIGEN_NS::run_k00_product_cascade(args, shared, group_number, static_cast<int>(thread_number));
 }
 #ifdef LUMIGEN_EMULATED
 #include "emulated/kernels.h"
-EMULATED_KERNEL(k00_product_cascade, LUMIGEN_NS::k00_product_cascade_args)
+EMULATED_KERNEL(k00_product_cascade, LUMIGEN_NS::k00_product_cascade_args, 4)
 #endif
 #endif
 

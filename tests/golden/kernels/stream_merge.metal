@@ -43,14 +43,13 @@ inline void run_k01_softmax_simt(constant k01_softmax_simt_args& args, threadgro
 }  // namespace LUMIGEN_NS
 
 kernel void k01_softmax_simt(constant LUMIGEN_NS::k01_softmax_simt_args& args [[buffer(0)]],
-    threadgroup char* shared LUMIGEN_SHARED,
-                              uint group_number [[threadgroup_position_in_grid]],
-                                  uint thread_number [[thread_position_in_threadgroup]]) {
+    threadgroup char* shared LUMIGEN_SHARED, uint group_number [[threadgroup_position_in_grid]],
+    uint thread_number [[thread_position_in_threadgroup]]) {
   LUMIGEN_NS::run_k01_softmax_simt(args, shared, group_number, static_cast<int>(thread_number));
 }
 #ifdef LUMIGEN_EMULATED
 #include "emulated/kernels.h"
-EMULATED_KERNEL(k01_softmax_simt, LUMIGEN_NS::k01_softmax_simt_args)
+EMULATED_KERNEL(k01_softmax_simt, LUMIGEN_NS::k01_softmax_simt_args, 4)
 #endif
 #endif
 
