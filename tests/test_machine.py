@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from test_activations import in_blocks
 from test_written_kernels import PROGRAMS, weight
 from tiles import traced
 
 import lumigen as lg
 from lumigen import functional as F
+from lumigen.activations import rounded
 from lumigen.emit.places import TILE
+from lumigen.graph import Graph
 from lumigen.lower import GRAPH_PASSES, roles
 from lumigen.lower.assemble import LoweredKernel, assemble
 from lumigen.lower.devices import Device
@@ -112,6 +115,17 @@ KEPT = {
         "DEEPEST": "time of compilation, and text of a kernel",
     },
     "lower/operand_names.py": {"LONGEST": "characters of a name"},
+    "lower/contract.py": {"in_groups: 8": "bits of a byte"},
+    "lower/groups.py": {
+        "WORD": "bytes of a word of panels, whose products the headers add up at once",
+        "PARTS": "time of compilation: a longer block is no group",
+        "RUNS": "bytes of a block's run of bits, in any format",
+        "PLANES": "of an integer's bits: a statement has two",
+        "LARGEST": "digits: an i32 holds the sum of a larger group, its f32 does not",
+        **dict.fromkeys(("unit: 8", "_terms: 8", "_plane: 8", "_planes: 8"), "bits of a byte"),
+        "_planes: 128": "the greatest number below which integers of 8 bits begin",
+    },
+    "lower/panels.py": {"at: 8": "bits of a byte"},
     "lower/order.py": {"LANES": "a width that the headers want and no statement uses"},
     "lower/phases.py": {"MOST": "text of a kernel, which has a load for each phase"},
     "lower/pipeline.py": {"MOST": "what an int holds"},
@@ -270,7 +284,12 @@ def kernels(
     device: Device,
     architectures: tuple[str, ...] = (),
 ) -> tuple[LoweredKernel, ...]:
-    graph = traced(function, **inputs)
+    return kernels_of(traced(function, **inputs), device, architectures)
+
+
+def kernels_of(
+    graph: Graph, device: Device, architectures: tuple[str, ...] = ()
+) -> tuple[LoweredKernel, ...]:
     for step in GRAPH_PASSES:
         graph = step(graph)
     return assemble((("entry", graph),), device, architectures=architectures).kernels
@@ -336,6 +355,9 @@ def test_every_number_of_a_row_is_read() -> None:
         for device in devices:
             for kernel in kernels(function, inputs, device, (SM_90A.name,)):
                 list(device.space(kernel.region))  # what else it could be
+    in_groups = rounded(in_blocks("Q8_0", 1)[0], "i8").traced.entries[0][1]
+    for kernel in kernels_of(in_groups, devices[0]):
+        list(devices[0].space(kernel.region))
     rows = all_fields(PLANNED) | all_fields(SM_80) | all_fields(SM_90A)
     assert not {(part, name) for part, name in rows - seen if name not in READ_ELSEWHERE}
 

@@ -113,8 +113,7 @@ def computed_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
     makes floats of as it brings them in, where it does.
     Nor products of one row where their loop costs less than to store them.
 
-    Rows that reductions of theirs are part of, as in a norm, where many sums of one row would read more for it than it
-    has itself: these reductions have a launch, which stores the row instead.
+    A row that a reduction of it is part of, as in a norm, where many sums would read more for it than it has itself.
     """
     wanted = [f for f, stays in _wanted_operands(g, skeletons, n) if not stays]
     return [kept for f in wanted for kept in _stored_of(g, skeletons, f)]
@@ -195,7 +194,7 @@ def _is_normed(
 ) -> bool:
     """Whether many sums would compute the same row of a reduction of it, from more bytes than it has itself."""
     own = free_axes(value)
-    many = storing.normed and volume(set(axes) - own) >= storing.normed
+    many = storing.normed and volume((set(axes) - own) | set(bound)) >= storing.normed
     if not many or volume(own - set(bound)) > 1:
         return False
     outside = _outside_reductions(value)
