@@ -67,9 +67,8 @@ class Storing:
         Steps | None
     )  # with which repeated values are weighed; none where no figures say that it pays
     waits: bool = False  # whether a sum of what memory holds computes costly maps while it waits
-    normed: int = (
-        0  # sums of one row that are to read it normalised, not in parts; 0: each does it by itself
-    )
+    # terms of all sums of one row, from which on they read it normalised; 0: each normalises it by itself
+    normed: int = 0
 
 
 @dataclass(frozen=True)

@@ -189,3 +189,28 @@ def test_attention_of_one_query_runs_along_memory(back: int, rng: np.random.Gene
             compiled.run("entry", given, {}, {n: c.copy() for n, c in caches.items()}),
         ):
             np.testing.assert_allclose(found["out"], expected["out"], rtol=2e-5, atol=2e-5)
+
+
+class Normed(lg.nn.Module):
+    def __init__(self, inner: int, outer: int) -> None:
+        self.norm, self.up = lg.nn.RMSNorm(inner), lg.nn.Linear(inner, outer, bias=False)
+
+    def forward(self, x: lg.Tensor) -> lg.Tensor:
+        return self.up(self.norm(x))
+
+
+@pytest.mark.parametrize(("outer", "is_stored"), [(2048, True), (256, False)])
+def test_many_sums_of_one_row_read_it_normalised(outer: int, is_stored: bool) -> None:
+    """The launch that multiplies by the matrix reads the norm's weight where it has little to add up."""
+    net = Normed(2048, outer).to(lg.bf16)
+    model = lg.Model("normed", net)
+
+    @model.entry(x=lg.spec(1, 2048, dtype=lg.bf16))
+    def one(x):
+        return net(x)
+
+    (program,) = lowered(model, lg.bf16, "cuda:sm_90a").programs
+    reads = [{a.stored for a in x.arguments if isinstance(a, WeightArg)} for x in program.launches]
+    (product,) = (r for r in reads if "w_up_weight" in r)
+    assert ("w_norm_weight" not in product) is is_stored
+    assert {"w_norm_weight", "w_up_weight"} == set.union(*reads)
