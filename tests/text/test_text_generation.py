@@ -107,9 +107,9 @@ def test_what_it_does_not_take(name: str) -> None:
 
 
 def test_a_tokenizer_that_the_program_has_not() -> None:
-    lowers = Tokenizer("merges", "bytes", WORDS.tokens, normalize=(TextStep("lower"),))
-    model = lower_model(decoder(tokenizer=lowers).trace(), {}).model
-    with pytest.raises(errors.BadArgument, match="tokenizer cannot be one with the step lower"):
+    cleans = Tokenizer("merges", "bytes", WORDS.tokens, normalize=(TextStep("clean"),))
+    model = lower_model(decoder(tokenizer=cleans).trace(), {}).model
+    with pytest.raises(errors.BadArgument, match="tokenizer cannot be one with the step clean"):
         render_project(model)
 
 
