@@ -14,8 +14,8 @@ build_lanes clear computed computed_vectors contract contract_split contract_til
 double_power either_way eq exp exp2 exp2_flushed exp2_scaled f16_bits fill_rows fill_tile floor floor_div floor_mod
 fma fold_max fold_sum for_each_element for_each_row for_lanes for_parts for_points for_rows for_scan for_steps
 for_stretch gathered greater group_row group_rows group_starts grow_registers index_max index_min int_mod is_finite
-is_inf is_last_block is_nan is_packed keeps_a keeps_b le load load_between load_bf16 load_f16 load_int load_packed
-load_phases load_strided load_strided_bf16 load_strided_f16 load_strided_widened load_where load_where_bf16
+is_inf is_last_block is_nan is_packed keeps_a keeps_b launch_dependents le load load_between load_bf16 load_f16 load_int
+load_packed load_phases load_strided load_strided_bf16 load_strided_f16 load_strided_widened load_where load_where_bf16
 load_where_f16 load_widened log2 lt made map_all map_elements map_within mask_affine mask_all mask_and mask_lanes
 mask_not mask_or masked masks max_nan max_ordered max_run max_teams min_nan min_ordered mod multiplier multiply
 multiply_bf16 multiply_bytes multiply_direct_b multiply_direct_b_bf16 multiply_fragment multiply_one multiply_row

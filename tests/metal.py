@@ -62,14 +62,28 @@ def said_of_shaders(kernels: Path, namespace: str) -> str | None:
 
 
 def build(
-    kernels: Iterable[Path], mains: Iterable[Path], program: Path, flags: Iterable[str] = ()
+    kernels: Iterable[Path],
+    mains: Iterable[Path],
+    program: Path,
+    flags: Iterable[str] = (),
+    *,
+    is_checked: bool = False,
 ) -> None:
-    """The kernels with the emulator and files of the host, one of which has a main function."""
+    """The kernels with the emulator and files of the host, one of which has a main function.
+
+    `is_checked`: the emulator sees each load and store of the kernels.
+    """
     sources = [*sorted(EMULATED.glob("*.cpp")), *mains]
     warned = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", *AS_WRITTEN, f"-I{EMULATOR}"]
     shader = ["-x", "c++", "-Wno-attributes", "-Wno-unused-parameter", *map(str, kernels)]
-    done = said("c++", *warned, *flags, *map(str, sources), *shader, "-o", str(program))
-    assert done.returncode == 0, done.stderr
+    kernel_code = program.with_suffix(".o")
+    check = ["-fsanitize=thread"] if is_checked else []
+    for part in (
+        (*check, *shader, "-r", "-nostdlib", "-o", str(kernel_code)),
+        (*map(str, sources), str(kernel_code), "-o", str(program)),
+    ):
+        done = said("c++", *warned, *flags, *part)
+        assert done.returncode == 0, done.stderr
 
 
 def build_encoding(program: Path) -> None:

@@ -16,8 +16,9 @@ from small_programs import agree, numbers
 from tiles import run_entry, traced
 
 import lumigen as lg
-from lumigen import fast_lane
+from lumigen import fast_lane, nn
 from lumigen import functional as F
+from lumigen.compile import lower_model
 from lumigen.graph import tensor_of
 from lumigen.interp.graph import evaluate
 from lumigen.lower import GRAPH_PASSES
@@ -25,6 +26,8 @@ from lumigen.lower.axes import unify_axes
 from lumigen.lower.devices import Device
 from lumigen.lower.made import MadeColumns
 from lumigen.lower.partition import obligatory_cuts, regions
+from lumigen.quantise import quantised
+from lumigen.target import parse_target
 from lumigen.targets.cpu.device import CPU
 from lumigen.targets.cuda.device import CUDA
 from lumigen.tile import Contract, PackColumns, StoreTile, TileProgram
@@ -318,6 +321,7 @@ def in_bytes(rows: int, n: int, k: int, blocks: int, of: Any, dtype: Any = bf16)
 
 HALVES: dict[str, Case] = {
     "one_row": (halves, in_halves(1, 36, 96)),
+    "two_rows": (halves, in_halves(2, 37, 1056)),
     "three_rows": (halves, in_halves(3, 10, 64)),
     "thirteen_rows": (halves, in_halves(13, 37, 160)),
     "two_products": (gated, of_two(2, 20, 20, 64)),
@@ -325,6 +329,8 @@ HALVES: dict[str, Case] = {
     "bytes_of_f16": (of_bytes, in_bytes(1, 24, 256, 2, u8, f16)),
     "of_signs": (scaled, in_bytes(9, 37, 144, 3, i8)),
     "of_signs_in_f16": (scaled, in_bytes(16, 20, 80, 5, i8, f16)),
+    "of_short_spans": (scaled, in_bytes(2, 37, 144, 9, i8)),
+    "of_long_spans": (scaled, in_bytes(1, 24, 512, 4, u8)),
     "from_the_middle": (scaled, in_bytes(3, 20, 1040, 65, u8)),
     "whole_columns": (scaled, in_bytes(7, 20, 528, 1, u8, f16)),
     "far_from_zero": (far_from_zero, in_bytes(2, 24, 96, 3, u8)),
@@ -379,6 +385,36 @@ def test_tiles_of_few_rows_have_two_products_at_most(apart: bool, rng: np.random
     products = (s for p in few for s in p.statements() if isinstance(s, Contract))
     assert all(len(s.more) <= 1 for s in products)
     assert len(few) == len(programs) if apart else few
+
+
+def test_products_of_the_same_few_rows_are_one_launch(rng: np.random.Generator) -> None:
+    """No tile for many rows takes them, which would unpack the columns element by element."""
+
+    def three(x: Any, q: Any, r: Any, t: Any, scale: Any) -> Any:
+        return {f"of_{i}": halves(x, w, scale) for i, w in enumerate((q, r, t))}
+
+    inputs = in_halves(4, 24, 96)
+    inputs |= {"r": inputs["q"], "t": inputs["q"]}
+    (program,) = check((three, inputs), CUDA, 1, rng)
+    assert program.skeleton == "few"
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_only_weights_are_asked_for_before_a_kernel_waits(held: bool) -> None:
+    """What a launch before may have written is read once that is complete."""
+    if held:
+        net = nn.Linear(64, 24, bias=False)
+        model = lg.Model("held", net)
+        model.entry(input=lg.spec(1, 64))(net.forward)
+        traced = quantised(model.trace(), None, "q4").traced
+    else:
+        model = lg.Model("given")
+        model.entry(**in_halves(1, 24, 64))(halves)
+        traced = model.trace()
+    made = lower_model(traced, {}, None, parse_target("cuda"), dtype=bf16)
+    (kernel,) = [k.body for k in made.model.kernels if "few.cuh" in k.body]
+    assert ("  launch_dependents();" in kernel) == held
+    assert ("  await_turn();" in kernel) != held
 
 
 @pytest.mark.parametrize("name", FLOATS)

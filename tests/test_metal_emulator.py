@@ -208,6 +208,56 @@ def test_a_barrier_of_simdgroups_alone_shows_by_their_order(program: Path) -> No
         assert not (y == RIGHT["whole_barrier"]).all()
 
 
+# ---- what a build sees in which each load and store is checked ------------------------------------
+
+
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("checked") / "launch"
+    kernels = (NATIVE / "kernels.metal", NATIVE / "wrong.metal")
+    build(kernels, (NATIVE / "launch.cpp",), out, is_checked=True)
+    return out
+
+
+SEEN = {
+    "race": "no barrier for this memory parts them",
+    "added_at_once": "no barrier for this memory parts them",
+    "added_by_groups": "no barrier for this memory parts them",
+    "chain": "no barrier for this memory parts them",
+    "barrier_for_nothing": "no barrier for this memory parts them",
+    "barrier_for_other_memory": "no barrier for this memory parts them",
+    "own_barrier": "no barrier for this memory parts them",
+    "written_by_none": "reads threadgroup memory that nothing has written",
+    "between_elements": "bytes that are not aligned to so many",
+    "one_behind": "bytes behind the end of one of",
+    "just_ahead": "bytes ahead of one of 512 bytes",
+}
+
+
+@pytest.mark.parametrize("kernel", SEEN)
+def test_a_checked_build_stops_it(kernel: str, checked: Path) -> None:
+    many = 8 if kernel in {"added_by_groups", "chain"} else 1
+    written = {"chain": 512, "one_behind": 63}.get(kernel, 64)
+    assert SEEN[kernel] in stopped(checked, kernel, many, 64, 4096, written)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_checked_build_accuses_no_right_kernel(seed: int, checked: Path) -> None:
+    added = {
+        "added_as_atomic": [64] * 64,
+        "barrier_for_this_memory": RIGHT["whole_barrier"],
+    }
+    for kernel, expected in (RIGHT | added).items():
+        y = launch(checked, kernel, NUMBERS, 1, 64, 4096, 64, seed=seed)
+        np.testing.assert_array_equal(y, expected)
+    x = np.arange(777, dtype=np.float32) / 777
+    y = launch(checked, "softmax", x, 1, 64, 4096, 777, seed=seed)
+    np.testing.assert_allclose(y, np.exp(x) / np.exp(x).sum(), 1e-5)
+    a, b = np.arange(512).reshape(2, 16, 16) % 7
+    y = launch(checked, "product", [a, b.T], 1, 128, 1024, 256, seed=seed)
+    np.testing.assert_array_equal(y.reshape(16, 16), a @ b)
+
+
 FAULTS = {
     "host_address": "an address at byte 0 that is in no buffer which the encoder uses",
     "behind": "an address at byte 0 that is in no buffer which the encoder uses",

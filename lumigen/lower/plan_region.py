@@ -252,6 +252,7 @@ def candidates_of_blocks(
             yield candidate(pieces.plan(region, machine), schedule)
         yield whole
     yield from _block_folds(region, schedule, machine, deep=False)
+    yield from _few_rows(region, machine)
     grids = find_blocks_beside(region) if others else None
     if grids is not None:
         grids, meaning = along_memory(grids, region)
@@ -259,7 +260,6 @@ def candidates_of_blocks(
         parts = fastest(each, multiplied_in(each[0].rows, each[0].columns), machine)
         plan = RegionPlan(region, (plan_beside(meaning, grids, machine, alone=True),))
         yield Candidate(plan, (Schedule("side_by_side", (), parts=parts),))
-    yield from _few_rows(region, machine)
     loops = find_loops_beside(region, schedule, machine) if others else None
     if loops is not None:
         stores = tuple(s for plan, _ in loops for s in plan.stores)

@@ -13,8 +13,11 @@
 #pragma once
 
 #include "made.cuh"
+#include "turn.h"
 
 namespace LUMIGEN_NS {
+
+constexpr int kFewest = 2;  // rows that leave columns of the instruction for each of four lanes
 
 // The sums of a tile, a row of shared memory for each row of the product, one after another for each warp.
 template <class Tile>
@@ -29,11 +32,12 @@ struct FewTile {
   using Accumulators = FewSums<FewTile>;
   static constexpr int kRows = kRows_, kColumns = kColumns_, kDepth = kDepth_, kAhead = kAhead_;
   static constexpr int kWarps = kWarps_, kBlocks = kBlocks_, kThreads = 32 * kWarps;
-  static constexpr int kRowBlocks = kRows / 8, kColumnBlocks = kColumns / 16;
+  static constexpr int kRowBlocks = kRows < 8 ? 1 : kRows / 8, kColumnBlocks = kColumns / 16;
   static constexpr int kOfLane = kDepth / 4, kVectors = kOfLane / kLanes;
   static constexpr int kStride = kColumns + 4;  // two rows of a lane's are in banks of their own
   static constexpr int kOfWarp = kRows * kStride, kOfProduct = kWarps * kOfWarp;
-  static_assert(kRows % 8 == 0 && kColumns % 16 == 0 && kDepth % (4 * kLanes) == 0 && kLanes == 16);
+  static_assert((kRows == kFewest || kRows % 8 == 0) && kColumns % 16 == 0 && kDepth % (4 * kLanes) == 0 &&
+                kLanes == 16);
 
   template <class T>
   static constexpr int shared_bytes() {
@@ -120,6 +124,47 @@ LUMIGEN_INLINE Pairs<typename B::Element> made_pairs(const B& b, const Held& hel
   return out;
 }
 
+// sum += the products of a turn, of up to kFewest rows. The instruction's columns are four lanes of one row,
+// then of the other, and a lane's part of a row is zeros in the columns of others: so sums of a span are
+// apart until its scale has multiplied them.
+template <class Tile, class A, class B, class Lanes>
+LUMIGEN_INLINE void multiply_spans(float (&sum)[Tile::kColumnBlocks][1][4], const A& a, const B& b,
+                                   const Turn<Tile, B, Lanes>& turn, const Part& part, int k, Lanes lanes) {
+  using T = typename B::Element;
+  constexpr int kOfSpan = B::kSpan < Tile::kOfLane ? B::kSpan / kLanes : Tile::kVectors;
+  const int lane = lane_index(),
+            from = lane / 4 * 4 + lane % 2 * 2;  // whose sums are here, and the next one's
+  RowPairs rows[Tile::kVectors];
+#pragma unroll
+  for (int v = 0; v < Tile::kVectors; ++v) {
+    const bool is_own = lane_major() % 4 == lane % 4;
+    rows[v] = row_pairs(a, part.row + lane_major() / 4, point_of<Tile>(k, v),
+                        is_own && is_before<Tile>(k, v, part.end), lanes);
+  }
+#pragma unroll
+  for (int c = 0; c < Tile::kColumnBlocks; ++c)
+#pragma unroll
+    for (int first = 0; first < Tile::kVectors; first += kOfSpan) {
+      const int n = part.column + 16 * c + lane_major(), at = point_of<Tile>(k, first);
+      const auto& held = turn.held[c];
+      float of_span[4] = {};
+#pragma unroll
+      for (int v = first; v < first + kOfSpan; ++v) {
+        const Pairs<T> low = b.make(held[0][v], n, point_of<Tile>(k, v));
+        const Pairs<T> high = b.make(held[1][v], n + 8, point_of<Tile>(k, v));
+#pragma unroll
+        for (int i = 0; i < kLanes / 2; i += 2) {
+          const uint32_t columns[4] = {low.at[i], high.at[i], low.at[i + 1], high.at[i + 1]};
+          multiply_add<T, Once>(of_span, columns, rows[v].pair(i), rows[v].pair(i + 1));
+        }
+      }
+      const float scales[2] = {b.scale(held[0][first], n, at), b.scale(held[1][first], n + 8, at)};
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        sum[c][0][e] = fmaf(of_span[e], __shfl_sync(0xffffffffu, scales[e / 2], from + e % 2), sum[c][0][e]);
+    }
+}
+
 // sum += the products of a turn.
 template <class Tile, class A, class B, class Lanes>
 LUMIGEN_INLINE void multiply_turn(float (&sum)[Tile::kColumnBlocks][Tile::kRowBlocks][4], const A& a,
@@ -169,11 +214,40 @@ LUMIGEN_INLINE void scale_sums(float (&sum)[Tile::kColumnBlocks][Tile::kRowBlock
     }
 }
 
+// A warp's sums to shared memory, of each row one after another.
+template <class Tile>
+LUMIGEN_INLINE void store_sums(float* own, const float (&sum)[Tile::kColumnBlocks][Tile::kRowBlocks][4]) {
+#pragma unroll
+  for (int c = 0; c < Tile::kColumnBlocks; ++c)
+#pragma unroll
+    for (int r = 0; r < Tile::kRowBlocks; ++r)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int row = 8 * r + lane_index() % 4 * 2 + e % 2, column = 16 * c + e / 2 * 8 + lane_major();
+        if (row < Tile::kRows) own[row * Tile::kStride + column] = sum[c][r][e];
+      }
+}
+// The same where four columns of the instruction make one of a row.
+template <class Tile>
+LUMIGEN_INLINE void store_spans(float* own, const float (&sum)[Tile::kColumnBlocks][1][4]) {
+  const int row = lane_index() % 4 / 2;
+#pragma unroll
+  for (int c = 0; c < Tile::kColumnBlocks; ++c)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float total = sum[c][0][2 * half] + sum[c][0][2 * half + 1];
+      total += __shfl_xor_sync(0xffffffffu, total, 1);
+      if (lane_index() % 2 == 0) own[row * Tile::kStride + 16 * c + 8 * half + lane_major()] = total;
+    }
+}
+
 // acc = A B, product `kProduct` of the tile, where vectors of B are `packed`. Every thread of the block must
-// call; the sums stay in shared memory.
+// call; the sums stay in shared memory. The first product waits for the kernels before once it has asked for
+// its first columns.
 template <int kProduct, class Tile, class A, class B>
 LUMIGEN_INLINE void contract(FewSums<Tile>& acc, const A& a, const B& b, Part part, bool packed,
                              void* shared) {
+  constexpr bool kApart = Tile::kRows == kFewest && B::kSpan != kWholeDepth;
   const int stride = Tile::kDepth * Tile::kWarps, warp = int(threadIdx.x) / 32;
   float sum[Tile::kColumnBlocks][Tile::kRowBlocks][4] = {};
   const auto turns = [&](auto lanes) {
@@ -182,11 +256,16 @@ LUMIGEN_INLINE void contract(FewSums<Tile>& acc, const A& a, const B& b, Part pa
 #pragma unroll
     for (int i = 0; i < Tile::kAhead; ++i)
       if (k + i * stride < part.end) ahead[i].read(b, part.column, k + i * stride, part.end, lanes);
+    if constexpr (kProduct == 0) wait_dependencies();
     while (k < part.end) {
 #pragma unroll
       for (int i = 0; i < Tile::kAhead; ++i) {
         if (k >= part.end) break;
-        multiply_turn(sum, a, b, ahead[i], part, k, lanes);
+        if constexpr (kApart) {
+          multiply_spans<Tile>(sum, a, b, ahead[i], part, k, lanes);
+        } else {
+          multiply_turn<Tile>(sum, a, b, ahead[i], part, k, lanes);
+        }
         const int next = k + Tile::kAhead * stride;
         if (next < part.end) ahead[i].read(b, part.column, next, part.end, lanes);
         k += stride;
@@ -201,15 +280,11 @@ LUMIGEN_INLINE void contract(FewSums<Tile>& acc, const A& a, const B& b, Part pa
   }
   float* const of_product = static_cast<float*>(shared) + kProduct * Tile::kOfProduct;
   float* const own = of_product + warp * Tile::kOfWarp;
-#pragma unroll
-  for (int c = 0; c < Tile::kColumnBlocks; ++c)
-#pragma unroll
-    for (int r = 0; r < Tile::kRowBlocks; ++r)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int row = 8 * r + lane_index() % 4 * 2 + e % 2, column = 16 * c + e / 2 * 8 + lane_major();
-        own[row * Tile::kStride + column] = sum[c][r][e];
-      }
+  if constexpr (kApart) {
+    store_spans<Tile>(own, sum);
+  } else {
+    store_sums<Tile>(own, sum);
+  }
   __syncthreads();
   acc.shared = of_product;
 }

@@ -198,7 +198,7 @@ Each op of the language as its tests have it, each module, attention and its lik
 programs, compiled for `--target metal`, run on the [emulator](metal.md) with threads in the order of seed {seed}, and
 held against the interpreter with the tolerances that the same programs have on other targets. The types are those in
 which floats are held. `python tests/sweeps/metal_emulated.py --write docs/metal_emulated.md` makes this page,
-and leaves rows of what it did not run.
+and leaves rows of what it did not run. Programs that are of all and in no other column were not run.
 
 | programs | held in | of all | agree | do not | need f64, which Metal has not | date |
 | --- | --- | --- | --- | --- | --- | --- |

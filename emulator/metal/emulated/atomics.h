@@ -1,7 +1,10 @@
 // Atomic operations in relaxed order, the only one before Metal 3.2.
 #pragma once
 
-#include "types.h"
+#include "threads.h"
+
+// In a checked build they are no loads and stores.
+#define EMULATED_ATOMIC __attribute__((no_sanitize("thread")))
 
 namespace metal {
 
@@ -16,20 +19,23 @@ using atomic_uint = atomic<uint>;
 using atomic_float = atomic<float>;
 
 template <class T>
-inline T atomic_load_explicit(const atomic<T>* at, memory_order) {
+EMULATED_ATOMIC inline T atomic_load_explicit(const atomic<T>* at, memory_order) {
+  emulated::touch_atomic(at, sizeof *at);
   return at->value;
 }
 template <class T>
-inline void atomic_store_explicit(atomic<T>* at, T x, memory_order) {
+EMULATED_ATOMIC inline void atomic_store_explicit(atomic<T>* at, T x, memory_order) {
+  emulated::touch_atomic(at, sizeof *at);
   at->value = x;
 }
 // Fibers share one thread of the system, so that nothing comes between.
-#define EMULATED_FETCH(name, result)                                          \
-  template <class T>                                                          \
-  inline T atomic_fetch_##name##_explicit(atomic<T>* at, T x, memory_order) { \
-    const T before = at->value;                                               \
-    at->value = result;                                                       \
-    return before;                                                            \
+#define EMULATED_FETCH(name, result)                                                          \
+  template <class T>                                                                          \
+  EMULATED_ATOMIC inline T atomic_fetch_##name##_explicit(atomic<T>* at, T x, memory_order) { \
+    emulated::touch_atomic(at, sizeof *at);                                                   \
+    const T before = at->value;                                                               \
+    at->value = result;                                                                       \
+    return before;                                                                            \
   }
 EMULATED_FETCH(add, before + x)
 EMULATED_FETCH(sub, before - x)
@@ -39,8 +45,9 @@ EMULATED_FETCH(or, before | x)
 EMULATED_FETCH(and, before& x)
 #undef EMULATED_FETCH
 template <class T>
-inline bool atomic_compare_exchange_weak_explicit(atomic<T>* at, T* expected, T wanted, memory_order,
-                                                  memory_order) {
+EMULATED_ATOMIC inline bool atomic_compare_exchange_weak_explicit(atomic<T>* at, T* expected, T wanted,
+                                                                  memory_order, memory_order) {
+  emulated::touch_atomic(at, sizeof *at);
   const bool same = at->value == *expected;
   if (same) at->value = wanted;
   *expected = same ? *expected : at->value;

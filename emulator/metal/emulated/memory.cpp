@@ -87,6 +87,13 @@ void Guarded::let_write(bool allowed) const {
   if (page_bytes_ > 0) mprotect(pages_, page_bytes_, allowed ? PROT_READ | PROT_WRITE : PROT_READ);
 }
 
+const Guarded* memory_at(const char* at) {
+  for (const Guarded* g = all; g != nullptr; g = g->next_) {
+    if (at >= g->pages_ && at < g->pages_ + g->page_bytes_) return g;
+  }
+  return nullptr;
+}
+
 Whereabouts place_in_memory(const char* at, char* text, size_t bytes) {
   for (const Guarded* g = all; g != nullptr; g = g->next_) {
     if (at < g->pages_ - kGuard || at >= g->pages_ + g->page_bytes_ + kGuard) continue;

@@ -14,6 +14,10 @@ enum class Edge { kEnd, kBegin };
 enum class Whereabouts { kInside, kOutside, kElsewhere };
 Whereabouts place_in_memory(const char* at, char* text, size_t bytes);
 
+class Guarded;
+// The one in whose pages an address lies, or null.
+const Guarded* memory_at(const char* at);
+
 // Memory that a kernel has at one address and the host at another, so that neither can use the other's.
 class Guarded {
  public:
@@ -33,6 +37,7 @@ class Guarded {
   void let_write(bool allowed) const;
 
  private:
+  friend const Guarded* memory_at(const char* at);
   friend Whereabouts place_in_memory(const char* at, char* text, size_t bytes);
   char *pages_, *host_pages_;
   size_t bytes_, page_bytes_, start_;

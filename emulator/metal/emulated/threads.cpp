@@ -27,6 +27,8 @@ struct Thread {
   Wait wait = Wait::kNone;
   int line = 0;        // of what it waits at
   uintptr_t path = 0;  // by which it came there
+  int flags = 0;       // what memory a barrier is for
+  uint met_lanes[2] = {0, 0};
   Need need = Need::kRead;
   size_t bytes = 0;
   unsigned char value[16];
@@ -39,7 +41,8 @@ struct Group {
   const std::function<void(char*)>* body = nullptr;
   char* shared = nullptr;
   uint count = 0;  // of threads
-  Place place;     // of the running thread
+  uint number = 0, met[2] = {0, 0};
+  Place place;  // of the running thread
   std::deque<Thread> threads;
   std::vector<std::unique_ptr<Exchange>> exchanges;
   std::vector<uint> order;
@@ -210,6 +213,8 @@ bool release_threadgroup() {
     path = t.path;
   }
   if (waiting == group.count) {
+    const int flags = group.threads[0].flags;
+    for (const int space : {kDeviceSpace, kSharedSpace}) group.met[space] += flags >> space & 1;
     for (uint i = 0; i < group.count; ++i) group.threads[i].wait = Wait::kNone;
     return true;
   }
@@ -272,6 +277,7 @@ void run_group() {
     Thread& t = group.threads[i];
     t.done = false;
     t.wait = Wait::kNone;
+    t.met_lanes[0] = t.met_lanes[1] = 0;
     t.fiber.start(thread_body);
   }
   const unsigned seed = group.dispatch->seed;
@@ -320,7 +326,26 @@ void stop(const char* format, ...) {
   std::_Exit(3);
 }
 
-void wait_threadgroup(int line) { wait(Wait::kThreadgroup, line, __builtin_frame_address(0)); }
+bool standing(Standing* out) {
+  if (group.dispatch == nullptr) return false;
+  const Thread& t = running();
+  *out = {group.place.thread,
+          group.number,
+          {group.met[0], group.met[1]},
+          {t.met_lanes[0], t.met_lanes[1]},
+          group.shared};
+  return true;
+}
+
+void wait_simdgroup(int flags, int line) {
+  exchange("", 1, Need::kAll, line);
+  for (const int space : {kDeviceSpace, kSharedSpace}) running().met_lanes[space] += flags >> space & 1;
+}
+
+void wait_threadgroup(int flags, int line) {
+  running().flags = flags;
+  wait(Wait::kThreadgroup, line, __builtin_frame_address(0));
+}
 
 const Exchange& exchange(const void* value, size_t bytes, Need need, int line) {
   Thread& t = running();
@@ -364,11 +389,14 @@ void run(const Dispatch& dispatch, const std::function<void(char* shared)>& body
     std::shuffle(numbers.begin(), numbers.end(), group.shuffle);
     std::shuffle(group.order.begin(), group.order.end(), group.shuffle);
   }
+  forget_touches();
   const Watch watch;
   for (const uint n : numbers) {
     const uint3& all = dispatch.groups;
     group.place.group = uint3(n % all.x, n / all.x % all.y, n / all.x / all.y);
     std::memset(shared.data(), 0xff, shared.bytes());  // no threadgroup finds what another left: NaN
+    group.number = n;
+    group.met[0] = group.met[1] = 0;
     run_group();
   }
   if (!shared.is_whole())

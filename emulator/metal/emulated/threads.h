@@ -36,7 +36,9 @@ enum class Need { kAll, kRead };
 
 // Waits for all threads of the threadgroup. `line` is that of the kernel's source.
 EMULATED_MEETING
-void wait_threadgroup(int line);
+void wait_threadgroup(int flags, int line);
+// Waits for all lanes of the simdgroup.
+EMULATED_MEETING void wait_simdgroup(int flags, int line);
 
 // What the lanes that came to an operation brought, 16 bytes of each.
 struct Exchange {
@@ -49,6 +51,19 @@ EMULATED_MEETING const Exchange& exchange(const void* value, size_t bytes, Need 
 
 // The value of a lane, which has to be there.
 void require_lane(const Exchange& all, uint lane, int line);
+
+// How often the running thread's threadgroup has met so far, and its simdgroup, by what memory was parted.
+enum Space { kDeviceSpace, kSharedSpace };
+struct Standing {
+  uint thread, group;  // numbers
+  uint met[2], met_lanes[2];
+  const char* shared;
+};
+bool standing(Standing* out);  // false where no kernel runs
+
+// Of checked.cpp: a launch begins; memory is touched by an operation that no other one comes into.
+void forget_touches();
+void touch_atomic(const void* at, size_t bytes);
 
 // Ends the process: a kernel did what no GPU defines. The text says where.
 [[noreturn]] void stop(const char* format, ...) __attribute__((format(printf, 1, 2)));
@@ -72,11 +87,11 @@ enum class mem_flags { mem_none = 0, mem_device = 1, mem_threadgroup = 2 };
 inline mem_flags operator|(mem_flags a, mem_flags b) {
   return static_cast<mem_flags>(static_cast<int>(a) | static_cast<int>(b));
 }
-EMULATED_MEETING inline void threadgroup_barrier(mem_flags, int line = __builtin_LINE()) {
-  emulated::wait_threadgroup(line);
+EMULATED_MEETING inline void threadgroup_barrier(mem_flags flags, int line = __builtin_LINE()) {
+  emulated::wait_threadgroup(static_cast<int>(flags), line);
 }
-EMULATED_MEETING inline void simdgroup_barrier(mem_flags, int line = __builtin_LINE()) {
-  emulated::exchange("", 1, emulated::Need::kAll, line);
+EMULATED_MEETING inline void simdgroup_barrier(mem_flags flags, int line = __builtin_LINE()) {
+  emulated::wait_simdgroup(static_cast<int>(flags), line);
 }
 
 }  // namespace metal

@@ -74,6 +74,7 @@ PRODUCTS = ProductTiles(
         (512, ProductTile(16, 16, 32, 3, 16, 35, warps=(1, 1))),
     ),
     few=(
+        FewTile(2, 16, 128, 2, 8, 2),
         FewTile(8, 16, 128, 2, 8, 2),
         FewTile(8, 16, 128, 1, 8, 4),
         FewTile(16, 16, 128, 1, 8, 2),

@@ -12,7 +12,9 @@ from lumigen.emit.environment import render
 from lumigen.emit.kernel import KernelText, dim_arguments, spelled_dims
 from lumigen.emit.lines import Lines, joined, used
 from lumigen.emit.places import counted_in
+from lumigen.index import Lookup
 from lumigen.program import KernelParameter
+from lumigen.region import Read, Role, indices_of, walk
 from lumigen.resources import templates_dir
 from lumigen.targets.cuda.block import declarations, statements_of
 from lumigen.targets.cuda.machines import SM_80
@@ -62,6 +64,7 @@ class DeviceKernelContext:
     bounds: str  # threads of a block, and blocks that a multiprocessor should hold
     threads: str
     shared: str  # bytes of shared memory
+    asks: bool  # reads weights before the launches before are complete, and waits by itself
     box_lines: str  # what a tile must agree with, of a kernel for Hopper alone; else empty
     cluster: str  # blocks of a cluster
     stays: bool  # for several work tiles
@@ -108,6 +111,7 @@ def kernel_context(
         bounds=bounds,
         threads="Tile::kThreads" if program.tile else "kThreads",
         shared=shared,
+        asks=asks_first(program),
         box_lines=box_lines(program) if is_roles else "",
         cluster="Tile::kSplit" if is_split(program) else "Tile::kCluster",
         stays=program.skeleton == "roles" and not is_split(program),
@@ -147,6 +151,20 @@ def _element(program: TileProgram) -> str:
     contracted = [s.element for s in statements if isinstance(s, Contract)]
     streamed = [s.rows[0].dst.dtype for s in statements if isinstance(s, Stream)]
     return BLOCK_TYPES[(*contracted, *streamed)[0].name]
+
+
+def asks_first(program: TileProgram) -> bool:
+    """Whether a tile asks for its columns before it waits: they are of weights, at places that no launch decides."""
+    if program.tile is None or program.tile.kind is not TileKind.FEW:
+        return False
+    products = [s for s in program.statements() if isinstance(s, Contract)]
+    columns = [o.value for s in products for o in (s.b, *(o for _, o in s.more))]
+    rows = [s.a.value for s in products]
+    each = list(walk([e for e in (*rows, *columns) if e is not None]))
+    if any(isinstance(atom, Lookup) for e in each for i in indices_of(e) for atom in i.atoms()):
+        return False
+    read = [e for e in walk([e for e in columns if e is not None]) if isinstance(e, Read)]
+    return all(e.source.role is Role.WEIGHT for e in read)
 
 
 def _lines(program: TileProgram, dims: Mapping[str, str]) -> Lines:

@@ -127,6 +127,63 @@ kernel void endless(constant Args& args [[buffer(0)]], threadgroup char* shared,
   }
 }
 
+// ---- what a checked build sees ----
+
+kernel void added_at_once(constant Args& args [[buffer(0)]], threadgroup char* shared, uint, uint t) {
+  threadgroup float* s = reinterpret_cast<threadgroup float*>(shared);
+  if (t == 0) s[0] = 0.0f;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  s[0] += 1.0f;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  args.y[t] = s[0];
+}
+
+kernel void added_as_atomic(constant Args& args [[buffer(0)]], threadgroup char* shared, uint, uint t) {
+  threadgroup atomic_uint* s = reinterpret_cast<threadgroup atomic_uint*>(shared);
+  if (t == 0) atomic_store_explicit(s, 0u, memory_order_relaxed);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  atomic_fetch_add_explicit(s, 1u, memory_order_relaxed);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  args.y[t] = float(atomic_load_explicit(s, memory_order_relaxed));
+}
+
+kernel void added_by_groups(constant Args& args [[buffer(0)]], threadgroup char*, uint, uint t) {
+  if (t == 0) args.y[0] += 1.0f;
+}
+
+kernel void barrier_for_nothing(constant Args& args [[buffer(0)]], threadgroup char* shared, uint, uint t) {
+  threadgroup float* s = reinterpret_cast<threadgroup float*>(shared);
+  s[t] = float(t);
+  threadgroup_barrier(mem_flags::mem_none);
+  args.y[t] = s[t ^ 32];
+}
+
+kernel void barrier_for_other_memory(constant Args& args [[buffer(0)]], threadgroup char*, uint, uint t) {
+  args.y[t] = float(t);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  const float other = args.y[t ^ 32];
+  threadgroup_barrier(mem_flags::mem_device);
+  args.y[t] = other;
+}
+
+kernel void barrier_for_this_memory(constant Args& args [[buffer(0)]], threadgroup char*, uint, uint t) {
+  args.y[t] = float(t);
+  threadgroup_barrier(mem_flags::mem_device);
+  const float other = args.y[t ^ 32];
+  threadgroup_barrier(mem_flags::mem_device);
+  args.y[t] = other;
+}
+
+kernel void written_by_none(constant Args& args [[buffer(0)]], threadgroup char* shared, uint, uint t) {
+  args.y[t] = fmax(0.0f, reinterpret_cast<threadgroup float*>(shared)[t]);
+}
+
+kernel void between_elements(constant Args& args [[buffer(0)]], threadgroup char*, uint, uint t) {
+  args.y[t] = *reinterpret_cast<device const float*>(reinterpret_cast<device const char*>(args.x) + 4 * t + 1);
+}
+
+kernel void one_behind(constant Args& args [[buffer(0)]], threadgroup char*, uint, uint t) { args.y[t + 1] = 1.0f; }
+
 #include "emulated/kernels.h"
 EMULATED_KERNEL(meet_on_two_ways, Args, 2)
 EMULATED_KERNEL(meet_on_one_way, Args, 2)
@@ -147,3 +204,12 @@ EMULATED_KERNEL(own_barrier, Args, 2)
 EMULATED_KERNEL(whole_barrier, Args, 2)
 EMULATED_KERNEL(divided, Args, 2)
 EMULATED_KERNEL(endless, Args, 2)
+EMULATED_KERNEL(added_at_once, Args, 2)
+EMULATED_KERNEL(added_as_atomic, Args, 2)
+EMULATED_KERNEL(added_by_groups, Args, 2)
+EMULATED_KERNEL(barrier_for_nothing, Args, 2)
+EMULATED_KERNEL(barrier_for_other_memory, Args, 2)
+EMULATED_KERNEL(barrier_for_this_memory, Args, 2)
+EMULATED_KERNEL(written_by_none, Args, 2)
+EMULATED_KERNEL(between_elements, Args, 2)
+EMULATED_KERNEL(one_behind, Args, 2)
