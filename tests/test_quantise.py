@@ -32,6 +32,16 @@ LARGEST = {
 COMPILED = ("q8", "q4", "q5a-32")
 
 
+class Turned(nn.Module):
+    """A product whose columns the rows of the weight are, as those of GPT-2."""
+
+    def __init__(self) -> None:
+        self.weight = nn.Parameter(32, 96)
+
+    def forward(self, x: lg.Tensor) -> lg.Tensor:
+        return x @ self.weight
+
+
 class Net(nn.Module):
     """An embedding, a gate over products, and a convolution whose rows are no blocks."""
 
@@ -304,3 +314,25 @@ def test_scales_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
     assert packed is not None
     with pytest.raises(BadWeightsFile, match=r"up.weight.minima\[5, 0\] is nan, no finite number"):
         weights.in_fields({"up.weight": packed})["up.weight.minima"]
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_columns_of_blocks_that_lie_in_rows_are_multiplied(name: str) -> None:
+    """Which bits of a byte a column has is then the same in all lanes of a vector."""
+    net = Turned()
+    model = lg.Model("turned", net)
+
+    @model.entry(x=lg.spec(lg.Dim("rows", 1, 48), 32))
+    def one(x: lg.Tensor) -> lg.Tensor:
+        return net(x)
+
+    rng = np.random.default_rng(0)
+    traced = model.trace()
+    found = quantised(traced, {"weight": rng.standard_normal((32, 96)).astype(np.float32)}, name)
+    assert found.weights is not None
+    weights = {w.name: found.weights[w.name] for w in found.traced.weights}
+    inputs = {"x": rng.standard_normal((45, 32)).astype(np.float32)}
+    exact = evaluate(found.traced.entries[0][1], inputs, weights)["out"]
+    lowered = lower_model(found.traced, {}).lowered
+    out = fast_lane.load(lowered, "-O1").run("one", inputs, weights)["out"]
+    assert np.linalg.norm(out - exact) < 1e-6 * np.linalg.norm(exact)

@@ -256,6 +256,7 @@ LUMIGEN_INLINE bool is_inf(float a) { return abs(a) == __builtin_inff(); }
 LUMIGEN_INLINE bool is_finite(float a) { return abs(a) < __builtin_inff(); }
 LUMIGEN_INLINE bool lt(float a, float b) { return a < b; }
 LUMIGEN_INLINE float select(bool m, float a, float b) { return m ? a : b; }
+LUMIGEN_INLINE Vec select(bool m, Vec a, Vec b) { return m ? a : b; }  // the same in all lanes
 
 // The remainder of a / b with the sign of b, exact but for the last addition; Python's and torch's:
 // r = fmod(a, b), plus b if r and b have opposite signs. NaN for b = 0 or infinite a.
