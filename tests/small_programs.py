@@ -90,7 +90,10 @@ def small(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Arr
 
 
 def wide(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Array:
-    """Floats of every size, from 1e-30 to 1e30."""
+    """Floats of every size, from 1e-30 to 1e30; integers of every size that the type has."""
+    if dtype.is_int:
+        each = rng.integers(dtype.lowest, dtype.greatest, shape, dtype.numpy, endpoint=True)
+        return each >> rng.integers(0, dtype.bits, shape).astype(dtype.numpy)
     out = numbers(rng, shape, dtype)
     return (out * 10.0 ** rng.integers(-30, 31, shape)).astype(dtype.numpy)
 

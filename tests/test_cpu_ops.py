@@ -1126,14 +1126,15 @@ for t in (i8, u8, i32, i64):
     row(
         f"quotients_{t}",
         lambda a, b, t=t: {
-            "f_": a // lg.where(b == 0, lg.full((), 3, t), b),
+            "f_": a // b,
             "t_": a.div(lg.where(b == 0, lg.full((), 3, t), b), rounding_mode="trunc"),
             "m_": a.fmod(lg.where(b == 0, lg.full((), 3, t), b)),
             "c_": a // 7,
+            "r_": a // b[:, :1],
         },
-        spec(7, 5, dtype=t),
-        spec(7, 5, dtype=t),
-        fill=specials,
+        spec(40, 25, dtype=t),
+        spec(40, 25, dtype=t),
+        fill=wide,
     )
 row(
     "whole_powers",

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from small_programs import wide
 from tiles import traced
 from torch.nn import functional as torch_functional
 
@@ -225,6 +226,25 @@ def test_division_of_the_least_and_greatest_integers_is_pytorchs(
     for found, rounding in ((below, "floor"), (towards_0, "trunc")):
         wanted = torch.tensor(a).div(torch.tensor(b), rounding_mode=rounding)
         np.testing.assert_array_equal(found.numpy(), wanted.numpy(), err_msg=rounding)
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["interpreted", "cpu"])
+@pytest.mark.parametrize("dtype", [lg.i8, lg.u8, lg.i32, lg.i64], ids=str)
+def test_quotients_of_integers_of_every_size_are_numpys(dtype: lg.DType, compiled: bool) -> None:
+    """Which wraps around, and says 0 of what is divided by 0; by a constant and by a number for each row as well."""
+    rng = np.random.default_rng(0)
+    a, b = wide(rng, (40, 50), dtype), wide(rng, (40, 50), dtype)
+    a[::2] = b[::2] * wide(rng, (20, 50), dtype) - rng.integers(0, 2, (20, 50)).astype(dtype.numpy)
+    cx = lg.Graph()
+    x, y = cx.tensor(a.shape, dtype).set(a), cx.tensor(b.shape, dtype).set(b)
+    found = [q.retrieve() for q in (x // y, x // y[:, :1], x // 7, x // 0, 100 // y)]
+    if compiled:
+        cx.compile(lg.GenericCompiler(), lg.CPUCompiler())
+    cx.execute()
+    with np.errstate(all="ignore"):
+        right = (a // b, a // b[:, :1], a // 7, a * 0, 100 // b)
+    for ours, numpys in zip(found, right, strict=True):
+        np.testing.assert_array_equal(ours.numpy(), numpys)
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["interpreted", "cpu"])

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
-from lumigen.dtype import f32, f64, u8
+from lumigen.dtype import f32, f64, i64, u8
 from lumigen.errors import BadArgument, DtypeMismatch
 from lumigen.frontend.compare import INF, eq, isnan, maximum, minimum, where
 from lumigen.frontend.extents import check_extent
@@ -432,23 +432,25 @@ def floor_divide(a: Operand, b: Operand) -> Edge:
 
 
 def _whole_quotient(a: Edge, b: Edge) -> Edge:
-    """floor(a / b) of integers, exactly: that of a - a mod b, in f64, then that of what it left over; of u8 in f32.
+    """floor(a / b) of integers, exactly, and 0 where b is: quotients in f32 of a - a mod b and of what each left over.
 
-    What is left, (a - a mod b) - first * b, is a multiple of b, and 0 unless the quotient has more digits than f64.
-    Then b is small and so is this, so that it is exact although each of its parts may wrap around. Of u8 nothing is
-    left over: its quotients are far from whole numbers, once half is added.
+    What is left, (a - a mod b) - q b, is a multiple of b, and 0 unless q has more digits than f32, of which each
+    quotient finds 21. Where something is left, b is so small that this fits, although each part may wrap around. Of u8
+    nothing is left: its quotients are far from whole numbers, once half is added.
     """
-    if a.dtype is u8:
-        return cast(floor(mul(add(cast(a, f32), 0.5), recip(cast(b, f32)))), u8)
-    over = recip(cast(b, f64))
+    over = where(eq(b, 0), 0.0, recip(cast(b, f32)))
 
     def near(x: Edge) -> Edge:
         return cast(floor(add(mul(x, over), 0.5)), a.dtype)
 
+    if a.dtype is u8:
+        return cast(floor(mul(add(cast(a, f32), 0.5), over)), u8)
     rest = mod(a, b)
-    first = near(sub(cast(a, f64), cast(rest, f64)))
-    left = sub(sub(a, rest), mul(first, b))
-    return add(first, near(cast(left, f64)))
+    whole = sub(a, rest)
+    found = near(sub(cast(a, f32), cast(rest, f32)))
+    for _ in range(2 if a.dtype is i64 else 1):
+        found = add(found, near(cast(sub(whole, mul(found, b)), f32)))
+    return found
 
 
 def erfc(a: Edge) -> Edge:

@@ -1,21 +1,24 @@
-"""quotients: whole quotients of positions, which are traced as floats of 64 bits, as index expressions again.
+"""quotients: whole quotients of positions, which are traced as floats, as index expressions again.
 
     floor((i - i mod 128) * (1/128) + 1/2)    is    i // 128
 
-The quotient is within the rounding of one product of a whole number, which is far from the halves between them.
+A quotient of integers is exact by what it adds up (`_whole_quotient` of the frontend's elementary), and by its first
+addend alone where that is exact, as here.
 """
 
 from __future__ import annotations
 
-from lumigen.dtype import DType, f64
+import numpy as np
+
+from lumigen.dtype import DType, f32, f64
 from lumigen.index import Ix, ix
 from lumigen.ops import Op
 from lumigen.region import Choose, Const, Expr, Prim, as_index, const, index, is_zero, prim
 
 
 def whole_number(e: Expr, dtype: DType) -> Expr | None:
-    """A float of 64 bits as an integer, if it is the quotient of two that leaves no rest; else None."""
-    found = _floored(e) if e.dtype is f64 and dtype.is_int else None
+    """A float as an integer, if it is the quotient of two that leaves no rest; else None."""
+    found = _floored(e) if e.dtype in (f32, f64) and dtype.is_int else None
     return None if found is None else index(found, dtype)
 
 
@@ -27,12 +30,12 @@ def _floored(e: Expr) -> Ix | None:
     if below.op is not Op.LESS_THAN or not is_zero(below.args[0]):
         return None
     rest = below.args[1]
-    one, minus = (const(value, f64) for value in (1, -1))
-    if rest is not prim(Op.MOD, (x, one), f64):
+    one, minus = (const(value, x.dtype) for value in (1, -1))
+    if rest is not prim(Op.MOD, (x, one), x.dtype):
         return None
-    if e.then is not prim(Op.ADD, (x, prim(Op.MUL, (rest, minus), f64)), f64):
+    if e.then is not prim(Op.ADD, (x, prim(Op.MUL, (rest, minus), x.dtype)), x.dtype):
         return None
-    is_above = isinstance(x, Prim) and x.op is Op.ADD and x.args[1] is const(0.5, f64)
+    is_above = isinstance(x, Prim) and x.op is Op.ADD and x.args[1] is const(0.5, x.dtype)
     return _quotient(x.args[0]) if is_above and isinstance(x, Prim) else None
 
 
@@ -55,11 +58,11 @@ def _divisor(e: Expr) -> int | None:
     if not isinstance(e, Const) or not 0 < e.value <= 1:
         return None
     d = round(1 / e.value)
-    return d if 1 / d == e.value else None
+    return d if e.value in (1 / d, float(np.float32(1 / d))) else None
 
 
 def _whole(e: Expr) -> Ix | None:
-    """A float of 64 bits that is an integer expression exactly, so small that its quotients are nearly exact."""
+    """A float that is an integer expression, so small that its quotients are nearly exact."""
     found: Ix | None = None
     if isinstance(e, Const) and float(e.value).is_integer():
         found = ix(round(e.value))
