@@ -15,8 +15,10 @@ from lumigen.build import (
     check_buildable,
     check_ours,
 )
+from lumigen.directory import read_manifest
 from lumigen.dtype import DType
 from lumigen.errors import (
+    AnotherSource,
     BadArgument,
 )
 from lumigen.frontend import Traced
@@ -30,6 +32,9 @@ from lumigen.target_row import Target
 from lumigen.weights import Weights
 
 Array = npt.NDArray[Any]
+
+SOURCE = "source"  # of a manifest's options
+WRITTEN = "a model that was written for lumigen"
 
 
 def refuse(
@@ -56,6 +61,16 @@ def refuse(
     check_ours(place)
     if weights is not None:
         check_weights(traced, weights)
+
+
+def check_source(place: Path, source: str) -> None:
+    """AnotherSource where the directory holds a model that was imported from elsewhere, or one written for lumigen."""
+    manifest = read_manifest(place) if place.is_dir() else None
+    if manifest is None:
+        return
+    before = str(manifest.get("options", {}).get(SOURCE, ""))
+    if before != source:
+        raise AnotherSource(directory=place, before=before or WRITTEN, source=source or WRITTEN)
 
 
 def build_where_possible(

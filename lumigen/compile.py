@@ -23,7 +23,7 @@ from lumigen.build import (
     load_module,
     write_project,
 )
-from lumigen.checks import build_where_possible, refuse
+from lumigen.checks import SOURCE, build_where_possible, check_source, refuse
 from lumigen.directory import locked
 from lumigen.dtype import DType, f32
 from lumigen.emit.entry import source_lines
@@ -219,6 +219,7 @@ def compile_project(
     crew: Crew | None = None,
     numerics: str | None = None,
     isa: str | None = None,
+    source: str = "",
 ) -> Summary:
     """Everything after the trace. `directory` is ./<name>-<target> by default.
 
@@ -228,6 +229,7 @@ def compile_project(
     found. `numerics` bounds the rules of the algebra: strict, default or fast.
     `originals` are what the program gives that the model was imported from: further tests of its entries.
     `isa` builds kernels for one instruction set of all that the project has, `native` for the best of this processor.
+    `source` names what the model was imported from: without `force` no project of another source is replaced.
     Where the target's own compiler is missing the project is not built, and `note` says so.
     """
     row = parse_target(target)
@@ -235,11 +237,15 @@ def compile_project(
     if isinstance(weights, Mapping):
         weights = {name: named_array("compile", name, a) for name, a in weights.items()}
     refuse(traced, place, row, weights, dtype, build=build, embed=embed, isa=isa)
+    if not force:
+        check_source(place, source)
     at = stages or Stages()
     asked = asked_for(row, tune, schedules, seed, cold=cold, crew=crew, numerics=numerics)
     chosen = {"target": row.text, "dtype": dtype.name, **(options or {}), **asked.options}
     if originals:
         chosen["check"] = "original"
+    if source:
+        chosen[SOURCE] = source
     with locked(place):  # what is written and built is one model, as a whole
         with at.stage("recall"):
             key = compilation_key(traced, chosen, weights, embed=embed)
@@ -343,7 +349,8 @@ def compile(
     `numerics` says which programs that are equal to the model may take its place: `strict`, of the same bits;
     `default`, of other roundings, if `tune` finds them faster; `fast`, all that are equal as real numbers.
     `isa="native"` (or `"avx2"`) builds kernels for one instruction set, which is faster while a model is written.
-    `force` overwrites emitted files that were edited, which are EditedFiles else. With `check` an imported
+    `force` overwrites emitted files that were edited, which are EditedFiles else, and the project of a model that was
+    imported from elsewhere, which is AnotherSource else. With `check` an imported
     model's original is run too, and the project's tests keep what it gives; `lg.check` says how far the two are
     apart. A target whose compiler is not here is CompilerMissing, unless `build=False`.
     """
@@ -376,6 +383,7 @@ def compile(
             schedules=schedules,
             numerics=numerics,
             isa=isa,
+            source=model.source if isinstance(model, Model) else "",
         )
         if summary.note:
             tool, remedy = (

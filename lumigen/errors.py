@@ -352,6 +352,15 @@ class DirectoryNotOurs(UserError):
     )
 
 
+class AnotherSource(UserError):
+    """The output directory holds the project of a model that was imported from elsewhere."""
+
+    message = (
+        "[compile] {directory} holds the project of {before}, and this one is of {source}. "
+        "Name another directory with -o, or pass --force to replace it."
+    )
+
+
 class EditedFiles(UserError):
     """Emitted files were edited afterwards; `files` lists them."""
 

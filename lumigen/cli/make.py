@@ -83,7 +83,9 @@ def new(name: str, as_json: bool) -> None:
     help="Build kernels for one instruction set, native for this processor's best; by default for all.",
 )
 @click.option("--embed-weights", is_flag=True, help="Put the weights into the library.")
-@click.option("--force", is_flag=True, help="Overwrite emitted files that were edited.")
+@click.option(
+    "--force", is_flag=True, help="Overwrite files that were edited, and projects of other models."
+)
 @click.option(
     "--tune",
     metavar="TIME",
@@ -178,6 +180,7 @@ def compile_command(
             crew=crew,
             numerics=numerics,
             isa=isa,
+            source=model.source,
         )
     for note in filter(None, (way, *found.lines, *stages.said)):
         say(f"note: {note}")

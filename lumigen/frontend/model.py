@@ -83,7 +83,8 @@ class Model:
     `net` holds the weights: a module, whose parameters keep the names of its state_dict, or modules
     by name, which become prefixes. `prefix` goes before every name, and `rename` maps the names so
     made to those in the weights file. `apps` are programs that are emitted with it. Of an imported model
-    `originals` run the program that it was imported from, by entry, and `own` are its weights where they are of files.
+    `originals` run the program that it was imported from, by entry, `own` are its weights where they are of files, and
+    `source` names what it was imported from.
     """
 
     @told
@@ -115,6 +116,7 @@ class Model:
         self.app = _only(apps)
         self.originals: Mapping[str, Original] = {}
         self.own: Weights | Mapping[str, Array] | None = None
+        self.source = ""
         self._entries: dict[str, Entry] = {}
         self._dims: dict[str, Dim] = {}
         self._traced: Traced | None = None

@@ -211,6 +211,27 @@ def test_explain_lists_operators_and_all_problems(tmp_path: Path, monkeypatch) -
     assert json.loads(out)["operators"] == {"NonZero": 1, "Exp": 1, "Frobnicate": 1, "Add": 1}
 
 
+def test_a_project_of_another_source_is_replaced_with_force_alone(tmp_path: Path) -> None:
+    """`model.onnx` and `model.pt2` of one folder have one name, and one directory by default."""
+    file, out = saved(model([node("Neg", "x", "y")], {"x": (F, [2])}), tmp_path), tmp_path / "net"
+    written = lg.Model("net")
+
+    @written.entry(x=lg.spec(2, dtype=lg.f32))
+    def forward(x: lg.Tensor) -> lg.Tensor:
+        return -x
+
+    lg.compile(lg.from_onnx(file), output=out, build=False)
+    lg.compile(lg.from_onnx(file), output=out, build=False)
+    with pytest.raises(
+        errors.AnotherSource, match=r"of net\.onnx, and .* written .*-o, or pass --force"
+    ):
+        lg.compile(written, output=out, build=False)
+    lg.compile(written, output=out, build=False, force=True)
+    code, _, text = call("compile", str(file), "-o", str(out), "--no-build", "--quiet")
+    assert code == 1
+    assert "written for lumigen, and this one is of net.onnx" in text
+
+
 @pytest.mark.parametrize("beside", [False, True])
 def test_check_prints_the_greatest_differences(rng, tmp_path: Path, beside: bool) -> None:
     file = saved(classifier(rng), tmp_path)

@@ -286,6 +286,8 @@ def shrink(config: Any) -> None:
         if isinstance(old, int) and not isinstance(old, bool):
             with contextlib.suppress(AttributeError, NotImplementedError):  # it is derived
                 setattr(config, key, value)
+    if isinstance(vars(config).get("image_size"), list):
+        config.image_size = [SMALL_IMAGE] * 2
     for key, value in vars(config).items():
         if key.endswith("_config") and hasattr(value, "to_dict"):
             shrink(value)

@@ -132,6 +132,7 @@ def opened(found: Chosen) -> Opened:
         model = built(found.exported)
         made = Opened(found, model, in_few_bits(found.checkpoint.weights, model.values()))
     made.model.own = made.weights
+    made.model.source = found.checkpoint.folder.resolve().name
     return made
 
 

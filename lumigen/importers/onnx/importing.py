@@ -151,6 +151,7 @@ def model_of(imported: Imported) -> Model:
     entry, _ = entry_of(imported)
     model.entry(**dict(entry.inputs))(entry.function)
     model.originals = {entry.name: original_of(imported)}
+    model.source = imported.file.name if imported.file else "a ModelProto"
     return model
 
 

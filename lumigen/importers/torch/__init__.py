@@ -102,7 +102,9 @@ def from_pt2(path: Path, dims: Mapping[str, Bounds], *, trust: bool) -> Model:
     ModelFileError without `trust`, and where the file is no such archive.
     """
     with _program(path, trust=trust) as (program, name):
-        return from_torch(program, dims=dims, name=name)
+        model = from_torch(program, dims=dims, name=name)
+        model.source = path.name
+        return model
 
 
 def explained(path: Path, dims: Mapping[str, Bounds], *, trust: bool) -> Listing:

@@ -84,6 +84,7 @@ def model_with(
         ports = {key: port for key, (port, _) in inputs.items()}
         originals[called.name] = original_of(given, program, ports)
     model.originals = originals
+    model.source = "a module of PyTorch"
     model.trace()
     return model
 
