@@ -35,6 +35,16 @@ NUMBERS = frozenset(_NUMBERS.split())
 POSITIVE = frozenset(
     {"factor", "original_max_position_embeddings", "rope_local_base_freq", "rope_theta"}
 )
+# a key that is more than another of the same table, which it is reduced by and divides by
+ORDERED = {"high_freq_factor": "low_freq_factor"}
+# a key that is so many times another: heads that share keys and values, features of a head
+SHARED = (
+    ("num_attention_heads", "num_key_value_heads", ""),
+    ("hidden_size", "num_attention_heads", "head_dim"),  # unless that says it
+    ("n_embd", "n_head", ""),
+    ("d_model", "encoder_attention_heads", ""),
+    ("d_model", "decoder_attention_heads", ""),
+)
 _FLAGS = """
 attention_bias mlp_bias norm_topk_prob qkv_bias scale_attn_by_inverse_layer_idx scale_attn_weights
 scale_embedding tie_word_embeddings truncate use_sliding_window
@@ -62,6 +72,25 @@ class Config(dict[str, Any]):
             elif value is not None and (wanted := _instead(key, value)):
                 why = f"its {table}{key} is {str(value)[:80]}, where this model reads {wanted}"
                 raise _refused(file, why, f"Write {wanted}, or pass another checkpoint.")
+        if wrong := self._misfit():
+            raise _refused(file, wrong, "Correct one of the two, or pass another checkpoint.")
+
+    def _misfit(self) -> str:
+        """What is said of two keys and cannot be of one model, as a clause; empty where nothing is."""
+        for more, less in ORDERED.items():
+            high, low = self.get(more), self.get(less)
+            if high is not None and low is not None and high <= low:
+                return f"its {self.table}{more} is {high}, and not above its {less} {low}"
+        for whole, part, unless in SHARED:
+            count, among = self.get(whole), self.get(part)
+            if (
+                count is not None
+                and among is not None
+                and self.get(unless) is None
+                and count % among
+            ):
+                return f"its {self.table}{whole} is {count}, and no multiple of its {part} {among}"
+        return ""
 
     def get(self, key: str, default: Any = None, /) -> Any:
         """The value, unless there is none or it is null."""
@@ -111,6 +140,8 @@ def _instead(key: str, value: object) -> str:
     """What the value of a key must be, where it is something else; empty where it may be so."""
     if key in COUNTS and not (type(value) is int and value > 0):
         return "an integer of at least 1"
+    if key == "head_dim" and cast("int", value) % 2:
+        return "an even number: features turn in pairs"
     if key in NUMBERS and not (
         type(value) in (int, float) and 0 <= cast("float", value) < math.inf
     ):

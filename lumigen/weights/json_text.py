@@ -20,8 +20,19 @@ def config_beside(folder: Path) -> dict[str, Any]:
     The tokens that end a text are those of generation_config.json where it has some, as in transformers.
     """
     found = config_in(folder / CONFIG)
-    ends = config_in(folder / GENERATION).get(ENDS)
+    generation = config_in(folder / GENERATION)
+    for file, said in ((CONFIG, found), (GENERATION, generation)):
+        if not _are_tokens(said.get(ENDS)):
+            shown = str(said[ENDS])[:80]
+            raise bad(folder / file, f"its {ENDS} is {shown}, and no token's id or a list of them")
+    ends = generation.get(ENDS)
     return found if ends is None or not found else {**found, ENDS: ends}
+
+
+def _are_tokens(said: object) -> bool:
+    """Whether it is an id, a list of ids, or nothing."""
+    ids = cast("list[object]", said) if isinstance(said, list) else [said]
+    return said is None or all(type(i) is int and i >= 0 for i in ids)
 
 
 def config_in(file: Path) -> dict[str, Any]:

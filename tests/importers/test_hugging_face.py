@@ -422,6 +422,21 @@ def less(folder: Path, name: str) -> None:
     index.write_text(json.dumps(found))
 
 
+def ends(folder: Path, tokens: object) -> None:
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": tokens}))
+
+
+def turned(folder: Path, **changes: Any) -> None:
+    configured(folder, rope_parameters={"rope_type": "default", **changes})
+
+
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 1e4,
+    "factor": 8.0,
+    "low_freq_factor": 2.0,
+    "original_max_position_embeddings": 32,
+}
 HEAD = "model.layers.0.mlp.up_proj.weight"
 
 
@@ -523,14 +538,21 @@ def refused(ended: tuple[int, str], says: str) -> None:
         (pickled, "its weights are in pytorch_model.bin alone, a pickle"),
         (lambda d: cut(d / "model.safetensors"), "model.safetensors cannot be used"),
         (lambda d: configured(d, intermediate_size=50), "but the model declares f32[32, 50]"),
-        (lambda d: configured(d, vocab_size=200), "but the model declares f32[200, 32]"),
+        (lambda d: configured(d, vocab_size=300), "but the model declares f32[300, 32]"),
+        (lambda d: configured(d, vocab_size=33), "tokenizer.json has 259 tokens, and the model 33"),
+        (lambda d: ends(d, 9999), "its eos_token_id is 9999, and its tokenizer.json has 259"),
+        (lambda d: ends(d, ["x"]), "generation_config.json cannot be used: its eos_token_id is"),
+        (lambda d: configured(d, hidden_size=10**12), "declares f32[260, 1000000000000]"),
+        (lambda d: configured(d, num_attention_heads=3), "is 3, and no multiple of its num_key_v"),
+        (lambda d: configured(d, head_dim=7), "its head_dim is 7, where this model reads an even"),
+        (lambda d: turned(d, rope_theta=0), "its rope_parameters.rope_theta is 0"),
+        (lambda d: turned(d, **LLAMA3, high_freq_factor=2.0), "and not above its low_freq_factor"),
     ],
 )
 def test_damage_is_seen_by_examples_too(
     damage: Damage, says: str, llama: Path, tmp_path: Path, run: Run
 ) -> None:
     folder = shutil.copytree(llama, tmp_path / "m")
-    (folder / "tokenizer.json").unlink()
     damage(folder)
     refused(run("compile", folder, "--no-build", "-q"), says)
 

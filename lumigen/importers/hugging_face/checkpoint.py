@@ -52,6 +52,15 @@ class Checkpoint:
     def wrong(self, why: str, remedy: str) -> BadCheckpoint:
         return BadCheckpoint(directory=str(self.folder), why=why, remedy=remedy)
 
+    def tokens(self, vocabulary: int) -> int:
+        """How many its tokenizer has; BadCheckpoint where the model has fewer, 0 without a tokenizer."""
+        tokenizer = self.weights.tokenizer
+        count = 0 if tokenizer is None else len(tokenizer.tokens)
+        if count > vocabulary:
+            why = f"its tokenizer.json has {count} tokens, and the model {vocabulary}"
+            raise self.wrong(why, "Put the tokenizer there that the model was trained with.")
+        return count
+
 
 def is_checkpoint(path: str) -> bool:
     """Whether a path is a directory that is to be read as one of Hugging Face: one of Python files is not."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from lumigen.errors import NotComputed
 from lumigen.frontend import Model, load_model_file
+from lumigen.frontend.load import parse_option
 from lumigen.importers.hugging_face.checkpoint import Checkpoint
 from lumigen.resources import examples_dir
 from lumigen.weights import config_in
@@ -34,6 +35,7 @@ EXAMPLES = {
     "ViTForImageClassification": "vit",
     "WhisperForConditionalGeneration": "whisper",
 }
+PROGRAM = "program"  # of a build(): whether the model carries the program that continues texts
 MEAN = "pooling_mode_mean_tokens"
 # what examples do to the bytes of an image, by the keys of preprocessor_config.json
 SCALED = {"do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True}
@@ -47,6 +49,8 @@ def made(checkpoint: Checkpoint, example: str, options: Mapping[str, Any]) -> Mo
         _check_pooling(checkpoint)
     if example in PIXELS:
         _check_pixels(checkpoint, PIXELS[example])
+    if PROGRAM in options_of(example) and parse_option(PROGRAM, options.get(PROGRAM, True), bool):
+        _check_tokens(checkpoint)
     file = examples_dir() / example / "model.py"
     return load_model_file(file, weights=checkpoint.weights, options=options)
 
@@ -57,6 +61,16 @@ def options_of(example: str) -> tuple[str, ...]:
     functions = (n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef))
     given = next(f.args for f in functions if f.name == "build")
     return tuple(a.arg for a in (*given.args[1:], *given.kwonlyargs))
+
+
+def _check_tokens(checkpoint: Checkpoint) -> None:
+    """The tokenizer beside the model, and the tokens that end a text, where both are there."""
+    vocabulary, said = checkpoint.config.get("vocab_size"), checkpoint.config.get("eos_token_id")
+    count = checkpoint.tokens(vocabulary) if isinstance(vocabulary, int) else 0
+    ends = cast("list[int]", said if isinstance(said, list) else [] if said is None else [said])
+    if count and max(ends, default=0) >= count:
+        why = f"its eos_token_id is {max(ends)}, and its tokenizer.json has {count} tokens"
+        raise checkpoint.wrong(why, "Compare both with their originals, and fetch them again.")
 
 
 def _check_pooling(checkpoint: Checkpoint) -> None:

@@ -98,11 +98,8 @@ def program_of(checkpoint: Checkpoint, vocabulary: int) -> TextGeneration:
     """The program that continues texts; they end as the configuration says."""
     tokenizer = checkpoint.weights.tokenizer
     assert tokenizer is not None
-    count = len(tokenizer.tokens)
-    if count > vocabulary:
-        why = f"its tokenizer.json has {count} tokens, and the model {vocabulary}"
-        raise checkpoint.wrong(why, "Put the tokenizer there that the model was trained with.")
-    return TextGeneration(tokenizer=tokenizer, padded=True, ends=ends_of(checkpoint, count))
+    ends = ends_of(checkpoint, checkpoint.tokens(vocabulary))
+    return TextGeneration(tokenizer=tokenizer, padded=True, ends=ends)
 
 
 def ends_of(checkpoint: Checkpoint, count: int) -> Sequence[int] | None:
