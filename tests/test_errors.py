@@ -248,6 +248,13 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
             "lumigen does not overwrite it. Choose another directory with -o, or empty this one yourself."
         ),
     ),
+    errors.AnotherSource: (
+        {"directory": "model-cpu", "before": "model.pt2", "source": "model.onnx"},
+        (
+            "[compile] model-cpu holds the project of model.pt2, and this one is of model.onnx. "
+            "Name another directory with -o, or pass --force to replace it."
+        ),
+    ),
     errors.EditedFiles: (
         {"directory": "digits-cpu", "files": ["README.md", "src/digits.cpp"]},
         (
@@ -477,6 +484,13 @@ def a_file_in_place_of_a_directory(directory: Path) -> None:
     lg.compile(model(), output=directory / "net.py", build=False)
 
 
+def another_source(directory: Path) -> None:
+    m = model()
+    lg.compile(m, output=directory, build=False)
+    m.source = "model.onnx"
+    lg.compile(m, output=directory, build=False)
+
+
 def edited_files(directory: Path) -> None:
     lg.compile(model(), output=directory, build=False)
     (directory / "README.md").write_text("mine", encoding="utf-8")
@@ -635,6 +649,7 @@ PROGRAMS: dict[type[UserError], Callable[[Path], object]] = {
     errors.UnknownOption: unknown_option,
     errors.NotADirectory: a_file_in_place_of_a_directory,
     errors.DirectoryNotOurs: somebody_else_s_directory,
+    errors.AnotherSource: another_source,
     errors.EditedFiles: edited_files,
     errors.NotAsEmitted: not_as_emitted,
     errors.CompilerMissing: no_compiler,
