@@ -1,6 +1,7 @@
 """Language models on a CPU: a token and prompts of emitted Llamas beside llama.cpp, and beside the rate of memory.
 
-Weights in 8 and 4 bits are blocks of GGUF's Q8_0 and Q4_0: both read one file.
+Weights in 8 and 4 bits are blocks of GGUF's Q8_0 and Q4_0: both read one file. Of `q8i8` and `q4i8` our products round
+their rows to 8 bits too, as llama.cpp always does.
 
 PYTHONPATH=. python3 benchmarks/llama.py --models 110m --dtypes q8,q4 --quick
 """
@@ -64,9 +65,17 @@ CONFIG_8B: dict[str, Any] = {  # for a GPU
 POSITIONS = (64, 512)  # at which a token is decoded, behind as many others
 PREFILLS = {"110m": (128, 512), "1b": (128, 512)}
 LENGTH, MOST = 1024, 512  # of caches, and tokens that come at a time
-WIDTH = {"f32": 4, "bf16": 2, "q8": 34 / 32, "q4": 18 / 32}  # bytes of a weight
+WIDTH = {
+    "f32": 4,
+    "bf16": 2,
+    "q8": 34 / 32,
+    "q4": 18 / 32,
+    "q8i8": 34 / 32,
+    "q4i8": 18 / 32,
+}  # bytes of a weight
 CACHED = {"bf16": "bf16"}  # what a cache holds: else f32
-BLOCKS = {"q8": "Q8_0", "q4": "Q4_0"}  # of a GGUF file
+BLOCKS = {"q8": "Q8_0", "q4": "Q4_0", "q8i8": "Q8_0", "q4i8": "Q4_0"}  # of a GGUF file
+ROUNDED = {"q8i8": "i8", "q4i8": "i8"}  # rows of products, as they are multiplied
 BYTES = {"f32": 4, "bf16": 2}  # of a number in a cache
 TOLERANCE = 0.2  # of logits, to f32, in their standard deviations: whether it is the same model
 FIELDS = "fields.blocks"  # of a checkpoint's matrices, as safetensors
@@ -323,6 +332,7 @@ def emit(
 
     With a `weights_dtype` matrices are in blocks, whose fields lie beside the checkpoint.
     """
+    from lumigen.activations import rounded
     from lumigen.compile import compile_project
     from lumigen.dtype import bf16, f32
     from lumigen.frontend.load import load_model_file
@@ -335,6 +345,7 @@ def emit(
     model = load_model_file(EXAMPLE, weights=weights, options=options)
     found = quantised(model.trace(), weights, None)
     traced, given = dataclasses.replace(found.traced, name=directory.name), found.weights
+    traced = rounded(traced, ROUNDED.get(dtype)).traced
     if weights_dtype:
         from safetensors.numpy import load_file
 
@@ -445,7 +456,9 @@ def bytes_of_token(model: str, dtype: str, position: int) -> int:
 def main() -> None:
     parser = harness.arguments(__doc__.splitlines()[0])
     parser.add_argument("--models", default=",".join(MODELS), help="110m,1b by default")
-    parser.add_argument("--dtypes", default=",".join(WIDTH), help="f32,bf16,q8,q4 by default")
+    parser.add_argument(
+        "--dtypes", default=",".join(WIDTH), help="all by default: " + ",".join(WIDTH)
+    )
     parser.add_argument("--what", default="decode,prefill", help="decode,prefill by default")
     parser.add_argument("--threads", default="1,2", help="1,2 by default")
     options = parser.parse_args()

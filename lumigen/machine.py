@@ -236,6 +236,7 @@ class ThreadTiles:
     floats: Sizes
     unpacked: Sizes  # where tasks make floats of weights of fewer bytes
     unpacked_for_few: Sizes  # the same for as many rows as these have, or fewer
+    runs_of_bytes: Sizes  # rows of bytes that tasks pack in runs, as windows
     groups: Sizes  # where integers have scales in groups of k
     pairs: Sizes  # of bf16, for a matrix unit
     windows: Sizes

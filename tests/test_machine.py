@@ -317,6 +317,10 @@ def gradient(q: Any, k: Any, v: Any, d: Any) -> Any:
     return ((q @ k.mT).exp() * (d @ v.mT)) @ k
 
 
+def windows_of_bytes(x: Any) -> Any:
+    return F.conv2d(x.to(lg.i32), weight(20, 16, 3, 3, dtype=lg.i8).to(lg.i32))
+
+
 MORE: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "channels": (lambda x: x.softmax(1), {"x": lg.spec(2, 4096, 64, 64)}),
     "pair": (lambda x, v, w: F.silu(x @ v) * (x @ w), {"x": halves(99, 64), "v": halves(64, 64), "w": halves(64, 64)}),
@@ -337,6 +341,7 @@ MORE: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         lambda x, q, s: x @ (q.to(lg.f32) * s).mT,
         {"x": lg.spec(2, 64), "q": lg.spec(4096, 64, dtype=lg.i8), "s": lg.spec(4096, 1)},
     ),
+    "windows of bytes": (windows_of_bytes, {"x": lg.spec(1, 16, 9, 9, dtype=lg.i8)}),
     "weights of few bits": (of_few_bits, {"x": lg.spec(20, 64)}),
     "many long rows": (lambda x: x.sort(-1)[0], {"x": lg.spec(4096, 70000)}),
     "gradient": (gradient, {name: lg.spec(2, 900, 64) for name in "qkvd"}),

@@ -12,6 +12,7 @@ import lumigen as lg
 from lumigen import fast_lane, nn
 from lumigen.compile import lower_model
 from lumigen.dtype import DType
+from lumigen.frontend import functional
 from lumigen.interp.graph import evaluate
 from lumigen.lower.assemble import LoweredModel
 from lumigen.target import parse_target
@@ -82,6 +83,63 @@ def test_products_are_exact_in_tiles(
         if isinstance(s, Mma)
     ]
     assert elements == [dtype]
+    np.testing.assert_array_equal(run_entry(found, inputs, weights)["out"], expected)
+    kernels = fast_lane.load(found, "-O1")
+    np.testing.assert_array_equal(kernels.run("forward", inputs, weights)["out"], expected)
+
+
+class Windows(nn.Module):
+    """Sums of windows of an image that is padded with its zero point, times a weight."""
+
+    def __init__(self, shape: tuple[int, ...], step: int, dilation: int, groups: int) -> None:
+        self.weight = nn.Parameter(*shape, dtype=lg.i8)
+        self.sizes = step, dilation, groups
+
+    def forward(self, x: lg.Tensor) -> lg.Tensor:
+        step, dilation, groups = self.sizes
+        wide, weight = x.pad([1, 2, 0, 1], 77).to(lg.i32) - 77, self.weight.to(lg.i32)
+        sums = functional.conv2d(wide, weight, None, step, 0, dilation, groups)
+        return ((sums.to(lg.f32) * 3e-4).round() + 7).clamp(-128, 127).to(lg.i8)
+
+
+# shapes of image and weight, distance of windows and of their points, groups, and whether products have tiles
+WINDOWS = [
+    ((1, 5, 9, 11), (18, 5, 3, 3), 1, 1, 1, lg.u8, True),
+    ((2, 4, 12, 21), (33, 4, 3, 2), 2, 1, 1, lg.i8, True),
+    ((1, 35, 6, 7), (20, 35, 3, 3), 1, 2, 1, lg.u8, True),
+    ((2, 40, 7, 7), (24, 40, 1, 1), 1, 1, 1, lg.u8, True),
+    ((1, 8, 6, 6), (8, 4, 3, 3), 1, 1, 2, lg.i8, False),
+]
+
+
+@pytest.mark.parametrize(
+    ("image", "shape", "step", "dilation", "groups", "dtype", "tiled"), WINDOWS
+)
+def test_windows_of_integers_are_rows_of_products(
+    image: tuple[int, ...],
+    shape: tuple[int, ...],
+    step: int,
+    dilation: int,
+    groups: int,
+    dtype: DType,
+    tiled: bool,
+) -> None:
+    net = Windows(shape, step, dilation, groups)
+    model = lg.Model("windows", net)
+
+    @model.entry(x=lg.spec(*image, dtype=dtype))
+    def forward(x: lg.Tensor) -> lg.Tensor:
+        return net(x)
+
+    traced = model.trace()
+    found = lower_model(traced, {}, target=parse_target("cpu")).lowered
+    products = [s for k in found.kernels for s in k.program.statements() if isinstance(s, Mma)]
+    assert [s.element for s in products] == ([dtype] if tiled else [])
+    ((_, graph),) = traced.entries
+    inputs = {"x": numbers(dtype, *image)}
+    weights = {w.name: numbers(w.dtype, *w.shape) for w in traced.weights}
+    expected = evaluate(graph, inputs, weights)["out"]
+    assert len(np.unique(expected)) > 20
     np.testing.assert_array_equal(run_entry(found, inputs, weights)["out"], expected)
     kernels = fast_lane.load(found, "-O1")
     np.testing.assert_array_equal(kernels.run("forward", inputs, weights)["out"], expected)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from lumigen.condition import less
-from lumigen.dtype import bf16, f32, i8, i32, u8
+from lumigen.dtype import bf16, f32, i32, u8
 from lumigen.index import (
     Axis,
     Dim,
@@ -26,7 +26,7 @@ from lumigen.index import (
     minimum,
     unravel,
 )
-from lumigen.lower.contractions import integer_read, product_factors, scored_factors
+from lumigen.lower.contractions import bytes_of, integer_read, product_factors, scored_factors
 from lumigen.lower.groups import Groups, find_groups
 from lumigen.lower.scope import (
     Scope,
@@ -276,8 +276,7 @@ def is_of_integers(r: Reduce) -> bool:
     factors = product_factors(r, one_row=True)
     if factors is None or r.dtype is not i32:
         return False
-    found = [element_read(f) for f in factors]
-    return all(at is not None and at[0].dtype in (i8, u8) for at in found)
+    return all(bytes_of(f) is not None for f in factors)
 
 
 def affine(e: Expr, major: Axis, k: Axis) -> tuple[Buffer, Ix, Ix, Ix] | None:
@@ -291,6 +290,13 @@ def affine(e: Expr, major: Axis, k: Axis) -> tuple[Buffer, Ix, Ix, Ix] | None:
         return None
     base = at - by_major * major - by_k * k
     return source, base, by_major, by_k
+
+
+def is_in_runs(found: Contraction) -> bool:
+    """Whether rows of bytes are not at equal distances, as those of windows."""
+    (m, m_map), (k, k_map) = flatten(found.m_axes, "m"), flatten(found.reduce.axes, "k")
+    rows = substitute(substitute(found.rows, k_map), m_map)
+    return found.reduce.dtype is i32 and affine(rows, m, k) is None
 
 
 def is_along(value: Expr, major: Axis, k: Axis) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from enum import Enum
 
-from lumigen.dtype import DType, bf16, f32, i8, u8
+from lumigen.dtype import DType, bf16, f32, i8, i32, u8
 from lumigen.index import Axis, Ix, Lookup, extent_of, product
 from lumigen.lower.groups import scales_bytes
 from lumigen.machine import Storing
@@ -32,6 +32,7 @@ from lumigen.region import (
     children,
     free_axes,
     is_zero,
+    read,
     walk,
 )
 
@@ -211,6 +212,18 @@ def integer_read(e: Expr) -> tuple[Buffer, tuple[Ix, ...]] | None:
             return source, at
         case _:
             return None
+
+
+def bytes_of(e: Expr) -> Expr | None:
+    """The integers of 8 bits in memory that a value in 32 is, where a guard may choose a number; None of others."""
+    found = integer_read(e)
+    if found is not None:
+        source, at = found
+        return read(source, at) if source.dtype in (i8, u8) else None
+    if isinstance(e, Prim) and e.op is Op.CONTIGUOUS and e.dtype is i32:
+        (narrow,) = e.args
+        return narrow if narrow.dtype in (i8, u8) and is_plain(narrow) else None
+    return None
 
 
 def _is_made(matrix: Expr) -> bool:

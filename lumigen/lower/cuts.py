@@ -16,6 +16,7 @@ from lumigen.graph import Node
 from lumigen.index import Axis
 from lumigen.lower.contract import find_products
 from lumigen.lower.contractions import (
+    bytes_of,
     contractions_beside,
     has_nested_contraction,
     has_nested_reduction,
@@ -43,6 +44,7 @@ from lumigen.lower.places import is_of_state, is_whole, is_widened, scaled_bytes
 from lumigen.lower.positions import bound_by, is_compared, picked_by
 from lumigen.lower.repeated import repeated
 from lumigen.lower.skeletons import Skeletons, becomes_states, is_only_folded, is_product
+from lumigen.lower.turned import find_turned
 from lumigen.machine import Storing
 from lumigen.ops import SOURCES, TRANSCENDENTALS, Op
 from lumigen.region import Expr, Read, Reduce, Region, Role, children, free_axes, walk
@@ -172,7 +174,7 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
         # windows show a value again and again, which makes it no larger
         size = min(volume_of(node.shape), volume(free_axes(value)))
         is_short = volume(bound) <= storing.short
-        if wanted and contracts and storing.integers and is_scaled(value):
+        if wanted and contracts and storing.integers and (is_scaled(value) or bytes_of(value)):
             continue
         if wanted and contracts and not varying and _is_mapped(g, skeletons, node):
             continue
@@ -319,7 +321,8 @@ def _has_kernel(g: CutGraph, skeletons: Skeletons, n: Node) -> bool:
     if not skeletons.storing.integers or not is_product(g, skeletons, n):
         return False
     (store,) = g.region(n).stores
-    return find_products(store, one_row=bool(skeletons.one_row), integers=True) is not None
+    found = find_products(store, one_row=bool(skeletons.one_row), integers=True)
+    return found is not None or find_turned(store) is not None
 
 
 def reductions_of_versions(g: CutGraph, skeletons: Skeletons) -> list[Node]:

@@ -60,7 +60,7 @@ from lumigen.tile import For, Mma, Operand, Pack, PackRuns, Stmt, TileProgram, T
 
 @dataclass(frozen=True)
 class Runs:
-    """Columns over (outer, run): `source` at (base + stride * run) // repeat where the conditions hold, else 0."""
+    """Columns over (outer, run): `source` at (base + stride * run) // repeat where the conditions hold, else `fill`."""
 
     source: Buffer
     base: Ix
@@ -69,6 +69,24 @@ class Runs:
     where: tuple[Cmp, ...]
     outer: Axis
     run: Axis
+    fill: float = 0.0
+
+    def row(self, dst: Buffer, at: Ix, lo: Ix, hi: Ix) -> PackRuns:
+        """A row of a tile: columns from `lo` to `hi`."""
+        return PackRuns(
+            dst,
+            at,
+            self.source,
+            self.base,
+            self.stride,
+            self.where,
+            self.outer,
+            self.run,
+            lo,
+            hi,
+            self.fill,
+            self.repeat,
+        )
 
 
 @dataclass(frozen=True)
@@ -96,12 +114,14 @@ def find_runs(value: Expr, axes: tuple[Axis, ...], flat: Axis, whole: Expr) -> R
 
 def _runs_along(value: Expr, run: Axis, outer: Axis) -> Runs | None:
     conditions: list[Cmp] = []
+    fills: set[float] = set()
     while isinstance(value, Choose) and isinstance(value.condition, Holds):
-        if not isinstance(value.otherwise, Const) or value.otherwise.value != 0:
+        if not isinstance(value.otherwise, Const):
             return None
+        fills.add(value.otherwise.value)
         conditions += value.condition.conditions
         value = value.then
-    if not isinstance(value, Read):
+    if not isinstance(value, Read) or len(fills) > 1:
         return None
     at, repeat = address(value.source, value.at), 1
     repeated = in_phases(at, run) if value.source.dtype is f32 else None
@@ -117,7 +137,8 @@ def _runs_along(value: Expr, run: Axis, outer: Axis) -> Runs | None:
     stride = factors[0]
     assert stride is not None
     base = at - stride * run
-    return Runs(value.source, base, stride.const, repeat, tuple(conditions), outer, run)
+    where, fill = tuple(conditions), next(iter(fills), 0.0)
+    return Runs(value.source, base, stride.const, repeat, where, outer, run, fill)
 
 
 SITES = ("rows", "chunk", "deep", "held")
@@ -390,19 +411,7 @@ def _pack(runs: Runs, parts: DepthParts, span: tuple[Ix, Ix], tile: Buffer, lo: 
     for a in parts.axes:
         k = k * a.extent + a
     at = (k - begin * parts.inside) * tile.dims[1]
-    stmt: Stmt = PackRuns(
-        tile,
-        at,
-        runs.source,
-        runs.base,
-        runs.stride,
-        runs.where,
-        runs.outer,
-        runs.run,
-        lo,
-        hi,
-        repeat=runs.repeat,
-    )
+    stmt: Stmt = runs.row(tile, at, lo, hi)
     for a in reversed(parts.axes[1:]):
         stmt = For(a, ix(0), a.extent, False, (stmt,))
     return For(parts.axes[0], begin, end, False, (stmt,))

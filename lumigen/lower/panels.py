@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import lcm
 
 from lumigen.dtype import DType, bf16, f32, i32
-from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, maximum, minimum
+from lumigen.index import Axis, Ix, ceildiv, ix, maximum, minimum
 from lumigen.lower.built import Built, check, check_steps
 from lumigen.lower.contract import (
     PAIRED_ROWS,
@@ -24,15 +24,15 @@ from lumigen.lower.contract import (
     as_operand,
     flatten,
     is_along,
-    number,
+    is_in_runs,
     stored,
-    threads_of,
-    tiles,
 )
-from lumigen.lower.contractions import is_plain, reductions_beside
+from lumigen.lower.contractions import bytes_of, is_plain, reductions_beside
 from lumigen.lower.factors import Factored
 from lumigen.lower.groups import Groups
-from lumigen.lower.scope import Names, Scope, address, loops_by_value, moved
+from lumigen.lower.implicit import find_runs
+from lumigen.lower.panel_tasks import Tasks, tasks_of
+from lumigen.lower.scope import address, loops_by_value, moved
 from lumigen.lower.simt import dims_of
 from lumigen.lower.unpacked import factors_of, stored_in_parts, unit_of
 from lumigen.machine import Processor, Vectors
@@ -50,6 +50,7 @@ from lumigen.tile import (
     Stmt,
     StoreTile,
     TileProgram,
+    Transpose,
 )
 
 SITES = ("rows", "columns", "chunk", "depth", "streamed")
@@ -246,7 +247,7 @@ class _Tile:
     m: Axis
     n: Axis
     mapping: dict[Axis, Ix]  # of the region's axes
-    tasks: _Tasks
+    tasks: Tasks
     chunk: Axis
     end: Ix
     streamed: bool
@@ -274,7 +275,9 @@ def _program(
         raise NotRealised("columns that are no weight do not come from memory")
     whole = any(b.side > 1 for b in columns), 2 * PAIRED_ROWS if {*elements} - {f32} else 1
     least = machine.tiles.least_rows
-    tasks = _tasks(plan.region, first.grid, (m, n), whole, streamed, sizes, least)
+    # what takes long to pack is packed for many columns
+    wide = machine.tiles.least_columns if any(map(is_in_runs, found.each)) else 2 * WIDTH
+    tasks = tasks_of(plan.region, first.grid, (m, n), whole, streamed, sizes, (least, wide))
     top, (n0, n1), chunk = tasks.scope, tasks.columns, Axis("c", n.extent)
     folds = (*found.statistics, *found.folds)
     top.loops = loops_by_value(moved(fold, mapping) for fold in folds)
@@ -301,6 +304,7 @@ def _program(
         products = (s for r in rows for s in r.multiplied(tile))
         top.stmts += [*(s for r in rows for s in r.packed), for_chunks(*products, *epilogue)]
     held = [s.acc for s in sums if s.acc.role is Role.SCRATCH]
+    held += [s.dst for s in epilogue if isinstance(s, Transpose)]
     numbers = [e.source for e in of_rows.values() if isinstance(e, Read)]
     scratch = (*numbers, *(b for r in rows for b in r.tiles), *held)
     body = tuple(top.stmts)
@@ -309,7 +313,7 @@ def _program(
 
 
 def _statistics(
-    found: Products, m: Axis, mapping: dict[Axis, Ix], tasks: _Tasks
+    found: Products, m: Axis, mapping: dict[Axis, Ix], tasks: Tasks
 ) -> dict[Expr, Expr]:
     """Where to read what the rows need of whole rows: a number for each row of the tile, computed first."""
     if not found.statistics:
@@ -345,9 +349,12 @@ def _multiplied_as(m: Axis, a: Operand, b: Columns) -> DType:
     One row waits for memory, which gives vectors more than tiles of a matrix unit, and floats hold what bf16 does.
     """
     if b.found.reduce.dtype is i32 or b.groups is not None:
-        if a.source is None:
+        if a.source is not None:
+            return a.source.dtype
+        narrow = bytes_of(a.value) if a.value is not None and b.groups is None else None
+        if narrow is None:
             raise NotRealised("rows of integers that memory does not have as they are")
-        return a.source.dtype
+        return narrow.dtype
     held = a.source.dtype is bf16 if a.source is not None else _is_computed(a)
     is_row = m.extent == ix(1) and held
     return bf16 if b.pairs and not is_row else f32
@@ -394,9 +401,34 @@ def _sums(
     accs = [Buffer(n, Role.SCRATCH, dims, v.dtype) for n, v in zip(names, reduced, strict=True)]
     placed = [(*s, acc, -ix(held), ix(wide)) for s, acc in zip(given, accs, strict=True)]
     sums = [_Sum(*s, of) for s, of in zip(placed, scales, strict=True)]
+    of_rows, of_columns = Points(m, ix(m0), ix(m1)), Points(n, ix(held), end)
     done = {s.value: read(s.acc, (ix(m) - m0, ix(n) - held)) for s in sums} | tile.statistics
-    points = Points(m, ix(m0), ix(m1)), Points(n, ix(held), end)
-    return sums, [stored(tasks.scope, store.dst, at, map_expr(value, done), *points)]
+    if not _is_across(store.dst, at, tile, found):
+        value = map_expr(value, done)
+        return sums, [stored(tasks.scope, store.dst, at, value, of_rows, of_columns)]
+    (s,), turned = sums, _turned(accs[0])
+    done[s.value] = read(turned, (ix(n) - held, ix(m) - m0))
+    value = map_expr(value, done)
+    return sums, [
+        Transpose(turned, s.acc, ix(m1) - m0, end - held),
+        stored(tasks.scope, store.dst, at, value, of_columns, of_rows),
+    ]
+
+
+def _is_across(dst: Buffer, at: tuple[Ix, ...], tile: _Tile, found: Products) -> bool:
+    """Whether memory has rows side by side where a product is stored, so that vectors run along these."""
+    flat = address(dst, at)
+    folds = (*found.statistics, *found.folds)
+    one = len(found.each) == 1 and found.each[0].reduce.dtype is i32 and not folds
+    return one and flat.coefficient(tile.m) == 1 and flat.coefficient(tile.n) != 1
+
+
+def _turned(acc: Buffer) -> Buffer:
+    """A tile with the columns of another as rows, which are no power of two apart."""
+    rows, columns = acc.dims
+    return Buffer(
+        "turned", Role.SCRATCH, (columns, ceildiv(rows, WIDTH) * WIDTH + WIDTH), acc.dtype
+    )
 
 
 def _columns_of(i: int, b: Columns, tile: _Tile, sizes: Schedule) -> Operand | _Made:
@@ -473,6 +505,9 @@ def _rows(
         k0 = Axis(f"k{number or 0}", maximum(k.extent, ix(1)))  # the sum of nothing is 0
         lo, hi = (ix(k0), minimum(ix(k0) + each, k.extent)) if parts > 1 else (ix(0), k.extent)
         own = k0, lo, hi, parts, each, tuple(sums[i] for i in members)
+        if element.is_int and a.source is None:
+            out.append(_in_runs(columns[members[0]], a_tile, tile, own))
+            continue
         pack = Pack(a_tile, ix(0), a, tile.m, ix(m0), ix(m1), k, lo, hi, element)
         if not _is_computed(a):
             out.append(_Rows(pack, *own))
@@ -485,6 +520,31 @@ def _rows(
     return out
 
 
+def _in_runs(
+    of: Columns,
+    a_tile: Buffer,
+    tile: _Tile,
+    own: tuple[Axis, Ix, Ix, int, int, tuple[_Sum, ...]],
+) -> _Rows:
+    """Rows of bytes that are read in runs, as windows: of each k the rows of a tile side by side, then packed."""
+    narrow, found = bytes_of(of.found.rows), of.found
+    assert narrow is not None
+    flat = substitute(narrow, flatten(found.reduce.axes, "k")[1])
+    runs = find_runs(flat, found.m_axes, tile.m, substitute(flat, tile.mapping))
+    if runs is None:
+        raise NotRealised("rows of integers whose neighbours do not lie in runs")
+    _, lo, hi, *_ = own
+    (m0, m1), k = tile.tasks.rows, of.k
+    wide = ix(-(-tile.tasks.most_rows // WIDTH) * WIDTH + WIDTH)
+    x_tile = Buffer(
+        a_tile.name.replace("a_", "x_"), Role.SCRATCH, (a_tile.dims[1], wide), a_tile.dtype
+    )
+    row = runs.row(x_tile, (ix(k) - lo) * wide, ix(m0), ix(m1))
+    x = Operand(x_tile, ix(0), ix(1), wide, None)
+    pack = Pack(a_tile, ix(0), x, tile.m, ix(0), ix(m1) - m0, k, ix(0), hi - lo, a_tile.dtype)
+    return _Rows(pack, *own, (For(k, lo, hi, False, (row,)),), x_tile)
+
+
 def _mapped(a: Operand, x_tile: Buffer, tile: _Tile, ks: Points) -> Stmt:
     """What stores rows that are computed: vectors compute them, and to pack them takes numbers as they lie."""
     assert a.value is not None
@@ -492,76 +552,6 @@ def _mapped(a: Operand, x_tile: Buffer, tile: _Tile, ks: Points) -> Stmt:
     value = map_expr(a.value, tile.statistics)
     at = (ix(m) - m0, ix(ks.axis) - ks.lo)
     return stored(tile.tasks.scope, x_tile, at, value, Points(m, ix(m0), ix(m1)), ks)
-
-
-@dataclass(frozen=True)
-class _Tasks:
-    """What each task multiplies: its first row and column and the ones after its last, bound in its scope."""
-
-    axis: Axis
-    count: Ix
-    scope: Scope
-    rows: tuple[Axis, Axis]
-    columns: tuple[Axis, Axis]
-    most_rows: int
-    numbers: tuple[tuple[Dim, Ix], ...]
-
-
-def _tasks(
-    region: Region,
-    grid: tuple[Axis, ...],
-    axes: tuple[Axis, Axis],
-    whole: tuple[bool, int],
-    streamed: bool,
-    sizes: Schedule,
-    least: int,
-) -> _Tasks:
-    """Rows in equal shares of so many at least, columns in shares of whole panel pairs, for each point of the grid.
-
-    `whole`: whether columns lie for a matrix unit, and of how many rows a share has a multiple, but for the last one.
-    """
-    m, n = axes
-    dims, grid_size = dims_of(region), extent_of(grid)
-    most_rows = min(sizes["rows"], m.extent.bounds()[1] or sizes["rows"])
-    for_unit, together = whole
-    most_rows = -(-most_rows // together) * together
-    shares, numbers = threads_of(grid_size, dims)
-    in_common = (streamed and for_unit) or sizes.where("b") == "tile"  # what rows need, in one task
-    m_tiles = tiles(m.extent, most_rows, least, ix(1) if in_common else shares)
-    n_tiles = tiles(n.extent, sizes["columns"], 2 * WIDTH, ceildiv(shares, m_tiles))
-    task = Axis("task", grid_size * m_tiles * n_tiles)
-    top = Scope(Names(), frozenset({task}))
-    row_tiles = number("row_tiles", m_tiles, dims)
-    column_tiles = number("column_tiles", n_tiles, dims)
-
-    rows_each = ceildiv(ceildiv(m.extent, row_tiles), together) * together
-    cols_each = Axis("columns_each", n.extent + 2 * WIDTH)
-    top.bind(cols_each, ceildiv(ceildiv(n.extent, column_tiles), 2 * WIDTH) * (2 * WIDTH))
-    m_part, n_part = Axis("row_tile", ix(row_tiles)), Axis("column_tile", ix(column_tiles))
-    # all rows meet columns that come from memory while these are in a cache
-    inner, outer = (m_part, n_part) if streamed else (n_part, m_part)
-    inner_tiles, outer_tiles = (row_tiles, column_tiles) if streamed else (column_tiles, row_tiles)
-    top.bind(inner, ix(task) % inner_tiles)
-    top.bind(outer, ix(task) // inner_tiles % outer_tiles)
-    each = Axis("rows_each", m.extent + together)
-    top.bind(each, rows_each)
-    top.spread(ix(task) // column_tiles // row_tiles, grid)
-    m0, m1 = Axis("m0", m.extent), Axis("m1", m.extent + 1)
-    n0, n1 = Axis("n0", n.extent), Axis("n1", n.extent + 1)
-    top.bind(m0, minimum(ix(m_part) * each, m.extent))
-    top.bind(m1, minimum(ix(m0) + each, m.extent))
-    top.bind(n0, minimum(ix(n_part) * cols_each, n.extent))
-    top.bind(n1, minimum(ix(n0) + cols_each, n.extent))
-    columns = tiles(n.extent, sizes["columns"], 2 * WIDTH, ceildiv(shares, row_tiles))
-    return _Tasks(
-        task,
-        grid_size * row_tiles * column_tiles,
-        top,
-        (m0, m1),
-        (n0, n1),
-        most_rows,
-        (*numbers, (row_tiles, m_tiles), (column_tiles, columns)),
-    )
 
 
 def _direct(dst: Buffer, at: tuple[Ix, ...], m: Axis, n: Axis) -> tuple[Ix, Ix] | None:

@@ -53,6 +53,7 @@ from lumigen.lower.split_scan import split_scan
 from lumigen.lower.streamable import find_streamable
 from lumigen.lower.sweeps import merge_kept, merge_reduced, plan_sweeps
 from lumigen.lower.tile_time import fastest
+from lumigen.lower.turned import find_turned
 from lumigen.machine import Gpu, Machine, Processor, StreamingGpu
 from lumigen.plan import KernelPlan, RegionPlan
 from lumigen.region import Buffer, Region, Role, Store, const
@@ -142,6 +143,10 @@ def candidates_of_threads(
         if others
         else find_products(store, one_row=True, statistics=True, integers=machine.storing.integers)
     )
+    turned = find_turned(store) if not others and machine.storing.integers else None
+    if turned is not None and (found := find_products(turned, integers=True)) is not None:
+        plan = found.plan(replace(region, stores=(turned,)), machine, alone=False)
+        yield Candidate(RegionPlan(region, (plan,)), (schedule_of_panels(found, machine),))
     in_groups = products is not None and are_in_groups(products)
     if products is not None and in_groups:
         plan = products.plan(region, machine, alone=False)

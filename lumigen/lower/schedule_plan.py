@@ -15,7 +15,14 @@ from lumigen.index import Ix, extent_of
 from lumigen.lower.across import across_of
 from lumigen.lower.block_fold import schedule_of_rows
 from lumigen.lower.cascade import Cascade
-from lumigen.lower.contract import Columns, Contraction, Products, find_products, is_paired
+from lumigen.lower.contract import (
+    Columns,
+    Contraction,
+    Products,
+    find_products,
+    is_in_runs,
+    is_paired,
+)
 from lumigen.lower.contractions import is_cheap, is_plain, is_unpacked
 from lumigen.lower.few import find_few
 from lumigen.lower.pipeline import Flat, are_counted, multiplied_in
@@ -114,6 +121,8 @@ def schedule_of_panels(found: Products, machine: Processor) -> Schedule:
     if not found.each[0].m_axes:
         # a vector streams the panels past: each to its end, and so few of them that every thread has its share
         given = tiles.one_row
+    elif any(map(is_in_runs, found.each)):
+        return schedule("panel", {**tiles.runs_of_bytes, "streamed": 0}, PANELS)
     sizes = dict(given)
     shared, near_rows = sizes.pop("shared"), sizes.pop("near_rows")
     large = any(c is not None and c[1].n * c[1].k > shared for c in once)

@@ -376,8 +376,9 @@ def _broken_matrix(s: Stmt, facts: Facts, scope: FactScope) -> Iterator[str]:
                 if short:
                     yield f"{tile} is too small"
         case Transpose():
-            yield from broken_tile(s.dst, facts)
-            yield from broken_tile(s.src, facts)
+            of = i32 if s.src.dtype is i32 else f32
+            yield from broken_tile(s.dst, facts, of)
+            yield from broken_tile(s.src, facts, of)
             yield from broken_indices((s.rows, s.cols), facts, scope)
             yield from broken_read(s.src, facts)
         case Fill():

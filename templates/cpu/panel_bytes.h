@@ -72,9 +72,71 @@ inline void pack_a_from_bytes(T* dst, int rows, int64_t k, F&& at) {
   });
 }
 
+// dst[c - lo] = row c of one k for lo <= c < hi, which is point c % length of run c / length (panel_runs.h).
+template <int64_t kStride, class T, class F>
+inline void pack_runs_bytes(T* dst, const T* src, int64_t lo, int64_t hi, int64_t length, F&& run_of,
+                            int fill = 0) {
+  int64_t number = lo / length, first = lo % length;
+  for (; lo < hi; number++) {
+    const Run run = run_of(number);
+    const int64_t end = first + hi - lo < length ? first + hi - lo : length;
+    const int64_t from = between(first, run.begin, end), to = between(from, run.end, end);
+    const T* const at = src + run.at;
+    int64_t i = first;
+    for (; i < from; i++) *dst++ = T(fill);
+    if (kStride == 1 && to > i) {
+      __builtin_memcpy(dst, at + i, size_t(to - i));
+      dst += to - i, i = to;
+    }
+    for (; i < to; i++) *dst++ = at[i * kStride];
+    for (; i < end; i++) *dst++ = T(fill);
+    lo += end - first;
+    first = 0;
+  }
+}
+
+// Squares of 16 rows and 16 k, where memory has the rows of a k side by side.
+template <class T>
+LUMIGEN_INLINE void turn_square(T* dst, const T* src, int64_t k_stride) {
+#if !defined(LUMIGEN_PORTABLE) && defined(__SSE4_2__)
+  __m128i a[16], b[16];
+  for (int i = 0; i < 16; i++) a[i] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(src + i * k_stride));
+  const auto interleave = [](__m128i* to, const __m128i* from) {
+    for (int i = 0; i < 8; i++) {
+      to[2 * i] = _mm_unpacklo_epi8(from[i], from[i + 8]);
+      to[2 * i + 1] = _mm_unpackhi_epi8(from[i], from[i + 8]);
+    }
+  };
+  interleave(b, a), interleave(a, b), interleave(b, a), interleave(a, b);
+  const __m128i offset = _mm_set1_epi8(std::is_signed_v<T> ? static_cast<char>(kSignedOffset) : 0);
+  for (int r = 0; r < 16; r++)
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(dst + r * kByteDepth), _mm_xor_si128(a[r], offset));
+#else
+  for (int r = 0; r < 16; r++)
+    for (int i = 0; i < 16; i++) dst[r * kByteDepth + i] = as_packed(src[i * k_stride + r]);
+#endif
+}
+template <class T>
+inline void pack_a_across_bytes(T* dst, const T* src, int64_t k_stride, int rows, int64_t k) {
+  const int64_t deep = byte_tiles(k);
+  for (int r = 0; r < rows; r += kByteRows, dst += deep * kByteTile)
+    for (int64_t i = 0; i < deep * kByteDepth; i += 16) {
+      T* const to = dst + i / kByteDepth * kByteTile + i % kByteDepth;
+      const T* const from = src + i * k_stride + r;
+      if (rows - r >= kByteRows && k - i >= 16) {
+        turn_square(to, from, k_stride);
+        continue;
+      }
+      for (int row = 0; row < kByteRows && row < rows - r; row++)
+        for (int j = 0; j < 16; j++)
+          to[row * kByteDepth + j] = i + j < k ? as_packed(from[j * k_stride + row]) : T(0);
+    }
+}
+
 template <class T>
 inline void pack_a_bytes(T* dst, const T* src, int64_t row_stride, int64_t k_stride, int rows, int64_t k) {
   if (k_stride == 1) return pack_a_along_bytes(dst, rows, k, [=](int r) { return src + r * row_stride; });
+  if (row_stride == 1) return pack_a_across_bytes(dst, src, k_stride, rows, k);
   pack_a_from_bytes(dst, rows, k, [=](int r, int64_t i) { return src[r * row_stride + i * k_stride]; });
 }
 

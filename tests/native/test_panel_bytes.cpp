@@ -65,10 +65,24 @@ static void test_product(Random& random, int rows, int64_t cols, int64_t k, int6
     }
 }
 
+// Columns 5 to 27 of runs of 9, of which the first has one element fewer and the last two: every second of src.
+static void test_runs() {
+  std::vector<int8_t> src(60), dst(64, 99);
+  for (size_t i = 0; i < src.size(); i++) src[i] = int8_t(i);
+  const auto run = [](int64_t r) { return Run{20 * r - 1, r == 0 ? 1 : 0, r == 2 ? 7 : 9}; };
+  pack_runs_bytes<2>(dst.data(), src.data(), 5, 27, 9, run, -3);
+  for (int64_t c = 5; c < 27; c++) {
+    const bool inside = c % 9 < run(c / 9).end && c % 9 >= run(c / 9).begin;
+    CHECK(dst[size_t(c - 5)] == (inside ? 20 * (c / 9) - 1 + 2 * (c % 9) : -3));
+  }
+  CHECK(dst[22] == 99);
+}
+
 int main() {
 #if defined(LUMIGEN_AMX) && !defined(LUMIGEN_EMULATED_TILES)
   syscall(SYS_arch_prctl, 0x1023, 18);  // tile registers, please
 #endif
+  test_runs();
   Random random;
   for (int rows : {1, 3, 5, 8, 16, 17, 33})
     for (int64_t cols : {1, 16, 33, 80})

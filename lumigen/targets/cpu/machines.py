@@ -52,6 +52,8 @@ TILES = ThreadTiles(
     unpacked={"rows": 256, "columns": 512, "chunk": 64, "depth": 384},
     # memory is read in long streams: few columns at a time, each to its end or nearly so
     unpacked_for_few={"rows": 16, "columns": 512, "chunk": 16, "depth": 2048},
+    # a run of one k has so many rows that to begin it takes little beside its copy
+    runs_of_bytes={"rows": 128, "columns": 1024, "chunk": 64, "depth": 2048},
     # integers in groups: rows of bytes and 64 columns of them stay in the second cache, however deep
     groups={"rows": 128, "columns": 512, "chunk": 64, "depth": 16384},
     # a matrix unit is so fast that packing rows and bringing columns have to serve many products: 256 rows of 2048

@@ -189,8 +189,9 @@ def _pack_runs(s: PackRuns, r: Renderer) -> Lines:
     sizes = f"{r.index(s.lo)}, {r.index(s.hi)}, {r.index(s.run.extent)}"
     parameter = f"int64_t {run.named(s.outer.name)}"
     kind = f"{s.stride}, {s.repeat}" if s.repeat > 1 else str(s.stride)
-    head = f"pack_runs<{kind}>({to}, {source}, {sizes}, [&]({parameter}) {{"
-    fill = f", {literal(s.fill, f32)}" if s.fill else ""
+    held = SPELLED[s.dst.dtype]
+    head = f"pack_runs{held}<{kind}>({to}, {source}, {sizes}, [&]({parameter}) {{"
+    fill = f", {literal(s.fill, s.dst.dtype)}" if s.fill else ""
     return r.lines(head, run.indented(), f"}}{fill});")
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from lumigen.dtype import i32
+from lumigen.errors import NotConstant
 from lumigen.frontend import Tensor, functional, functions
 from lumigen.importers.onnx.node import OnnxNode, Operator
 from lumigen.importers.onnx.operators.windows import pads_of
@@ -26,9 +28,14 @@ def kernel_of(n: OnnxNode, weight: Tensor) -> tuple[int, ...]:
 
 
 def convolved(
-    n: OnnxNode, x: Tensor, weight: Tensor, bias: Tensor | None, fill: float = 0
+    n: OnnxNode,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    fill: float = 0,
+    centre: Callable[[Tensor], Tensor] = lambda x: x,
 ) -> Tensor:
-    """The convolution that the attributes say; what is padded has the value `fill`."""
+    """The convolution that the attributes say, of an image that is padded with `fill`, then centred."""
     size = kernel_of(n, weight)
     rank = len(size)
     step, dilation = n.attr("strides", [1] * rank), n.attr("dilations", [1] * rank)
@@ -38,8 +45,8 @@ def convolved(
     if not same or fill:
         x, pads = x.pad([w for pair in reversed(pads) for w in pair], fill), [(0, 0)] * rank
     widths = tuple(before for before, _ in pads)
-    f = CONVOLUTIONS[rank - 1]
-    return f(x, weight, bias, tuple(step), widths, tuple(dilation), int(n.attr("group", 1)))
+    f, groups = CONVOLUTIONS[rank - 1], int(n.attr("group", 1))
+    return f(centre(x), weight, bias, tuple(step), widths, tuple(dilation), groups)
 
 
 def conv(n: OnnxNode) -> Tensor:
@@ -91,13 +98,33 @@ def centred(x: Tensor, zero: Tensor | None) -> Tensor:
     return wide if zero is None else wide - zero.to(i32)
 
 
+def convolved_integers(
+    n: OnnxNode, weight: Tensor, bias: Tensor | None, zeros: tuple[int, int]
+) -> Tensor:
+    """Exact in i32; what is padded is the zero point. `zeros`: which operands are those of image and weight.
+
+    A zero point that is known is padded in 8 bits: so it is added to all that a sum adds up.
+    """
+    x, of_x, of_weight = n.tensor(0), n.maybe(zeros[0]), n.maybe(zeros[1])
+    if of_weight is not None and of_weight.ndim:
+        of_weight = of_weight.reshape(-1, *(1,) * (weight.ndim - 1))
+    weight = centred(weight, of_weight)
+    fill = 0 if of_x is None else _known(n, zeros[0])
+    if fill is None:
+        return convolved(n, centred(x, of_x), weight, bias)
+    return convolved(n, x, weight, bias, fill, lambda x: centred(x, of_x))
+
+
+def _known(n: OnnxNode, i: int) -> int | None:
+    """The number that an operand is; None where it depends on inputs."""
+    try:
+        return int(n.static(i).reshape(()))
+    except NotConstant:
+        return None
+
+
 def conv_integer(n: OnnxNode) -> Tensor:
-    """Exact in i32; what is padded is the zero point."""
-    x, weight = centred(n.tensor(0), n.maybe(2)), n.tensor(1)
-    zero = n.maybe(3)
-    if zero is not None and zero.ndim:
-        zero = zero.reshape(-1, *(1,) * (weight.ndim - 1))
-    return convolved(n, x, centred(weight, zero), None)
+    return convolved_integers(n, n.tensor(1), None, (2, 3))
 
 
 def col2im(n: OnnxNode) -> Tensor:

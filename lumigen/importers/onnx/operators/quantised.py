@@ -10,7 +10,7 @@ from lumigen.dtype import f32, i32, u8
 from lumigen.frontend import Tensor
 from lumigen.importers.onnx import kinds
 from lumigen.importers.onnx.node import OnnxNode, Operator
-from lumigen.importers.onnx.operators.convolutions import centred, convolved
+from lumigen.importers.onnx.operators.convolutions import centred, convolved_integers
 from lumigen.importers.onnx.reading import numpy_type
 from lumigen.importers.onnx.values import Known, held
 
@@ -132,15 +132,11 @@ def qlinear_matmul(n: OnnxNode) -> Tensor:
 
 
 def qlinear_conv(n: OnnxNode) -> Tensor:
-    x, weight = centred(n.tensor(0), n.maybe(2)), n.tensor(3)
-    zero, scale = n.maybe(5), n.tensor(4)
-    ones = (1,) * (weight.ndim - 1)
-    if zero is not None and zero.ndim:
-        zero = zero.reshape(-1, *ones)
-    factor = n.tensor(1) * scale / n.tensor(6)
+    weight, ones = n.tensor(3), (1,) * (n.tensor(3).ndim - 2)
+    factor = n.tensor(1) * n.tensor(4) / n.tensor(6)
     if factor.ndim == 1 and factor.shape[0] != 1:
-        factor = factor.reshape(-1, *ones[1:])
-    total = convolved(n, x, centred(weight, zero), n.maybe(8))
+        factor = factor.reshape(-1, *ones)
+    total = convolved_integers(n, weight, n.maybe(8), (2, 5))
     return requantised(n, total, factor.reshape(()) if factor.ndim == 1 else factor, 7)
 
 
