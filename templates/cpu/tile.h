@@ -16,7 +16,8 @@ LUMIGEN_INLINE Vec load_lanes(const int32_t* p) { return from_bits(load_int(p, A
 LUMIGEN_INLINE void store_lanes(float* p, Vec a) { store(p, a, AllLanes{}); }
 LUMIGEN_INLINE void store_lanes(int32_t* p, Vec a) { store_int(p, bits(a), AllLanes{}); }
 
-// dst[j * dst_ld + i] = src[i * src_ld + j] for i < rows and j < cols, in blocks of kLanes x kLanes. T: 32 bits.
+// dst[j * dst_ld + i] = src[i * src_ld + j] for i < rows and j < cols, in blocks of kLanes x kLanes. T: 32
+// bits.
 template <class T>
 inline void transpose_tile(T* dst, int64_t dst_ld, const T* src, int64_t src_ld, int rows, int cols) {
   for (int i = 0; i < rows; i += kLanes) {

@@ -65,7 +65,8 @@ static void test_product(Random& random, int rows, int64_t cols, int64_t k, int6
     }
 }
 
-// Columns 5 to 27 of runs of 9, of which the first has one element fewer and the last two: every second of src.
+// Columns 5 to 27 of runs of 9, of which the first has one element fewer and the last two: every second of
+// src.
 static void test_runs() {
   std::vector<int8_t> src(60), dst(64, 99);
   for (size_t i = 0; i < src.size(); i++) src[i] = int8_t(i);
