@@ -35,10 +35,16 @@ from lumigen.directory import (
     locked,
     read_manifest,
 )
-from lumigen.errors import BuildFailed, CompilerMissing, EditedFiles, FileRefused, NotBuilt
+from lumigen.errors import (
+    CompilerMissing,
+    EditedFiles,
+    FileRefused,
+    NotBuilt,
+    ProjectBuildFailed,
+)
 from lumigen.files import read_regular, whole_file
 from lumigen.target import TARGETS
-from lumigen.toolchain import packaged
+from lumigen.toolchain import packaged, telling
 
 STAMP = "lumigen-stamp.json"
 NATIVE = "native"  # of instruction sets: what this processor runs best
@@ -416,14 +422,8 @@ def _run(step: str, command: list[str], directory: Path, log: Path, report: Prog
     if process.returncode in INTERRUPTED or (lines and "interrupted by user" in lines[-1]):
         raise KeyboardInterrupt  # which Ctrl-C may tell the tool before this process
     if process.returncode != 0:
-        raise BuildFailed(step=step, code=process.returncode, output=_telling(lines), log=log)
-
-
-def _telling(lines: list[str]) -> str:
-    """The lines of a tool's output that say what is wrong: from the first error on."""
-    kept = [line for line in lines if line and not re.match(r"\[\d+/\d+\]|FAILED:|ninja: ", line)]
-    first = next((i for i, line in enumerate(kept) if re.search(r"\berror\b|Error", line)), None)
-    return "\n".join(kept[-5:] if first is None else kept[first : first + 5])
+        said = telling(lines)
+        raise ProjectBuildFailed(step=step, code=process.returncode, output=said, log=log)
 
 
 def _collect(

@@ -396,7 +396,16 @@ class LimitsUnknown(UserError):
 
 
 class BuildFailed(UserError):
-    """`step` is configure, compile or test; `output` is what it printed, `log` a file with it."""
+    """`step` is configure, compile or test; `output` is what it printed."""
+
+    message = (
+        "[build] the {step} step stopped with exit code {code}:\n{output}\n"
+        "Run `lumigen doctor` to check the tools."
+    )
+
+
+class ProjectBuildFailed(BuildFailed):
+    """The same of a project, whose directory keeps a file with all that was printed, `log`."""
 
     message = (
         "[build] the {step} step stopped with exit code {code}:\n{output}\n"

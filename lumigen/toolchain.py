@@ -7,6 +7,7 @@ import importlib
 import importlib.metadata
 import os
 import platform
+import re
 import shutil
 import signal
 import subprocess
@@ -118,8 +119,15 @@ def compiled_library(
         command = [compiler, *flags, *known, f"-I{include}", str(source), "-o", str(out)]
         code, said = _ended(command, seconds)
         if code != 0:
-            raise BuildFailed(step=f"compile {unit}", code=code, output=said[-6000:], log=source)
+            raise BuildFailed(step=f"compile {unit}", code=code, output=telling(said.splitlines()))
         return out.replace(folder / _name_of(key, out))
+
+
+def telling(lines: list[str]) -> str:
+    """The lines of a tool's output that say what is wrong: from the first error on."""
+    kept = [line for line in lines if line and not re.match(r"\[\d+/\d+\]|FAILED:|ninja: ", line)]
+    first = next((i for i, line in enumerate(kept) if re.search(r"\berror\b|Error", line)), None)
+    return "\n".join(kept[-5:] if first is None else kept[first : first + 5])
 
 
 @lru_cache(maxsize=8)

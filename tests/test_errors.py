@@ -29,6 +29,7 @@ from lumigen.cli.opened import Project, manifest_of
 from lumigen.errors import InternalError, LumigenError, SourceLocation, UserError, user_location
 from lumigen.importers.hugging_face import open_checkpoint
 from lumigen.targets.cuda.limits import probe_gpu
+from lumigen.toolchain import compiled_library, cxx
 
 # Facts as a raise site would give them, and the whole text that comes out.
 FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
@@ -290,6 +291,13 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
         ),
     ),
     errors.BuildFailed: (
+        {"step": "compile one.cpp", "code": 1, "output": "1\n2\n3\n4\n5\n6\n7\n"},
+        (
+            "[build] the compile one.cpp step stopped with exit code 1:\n3\n4\n5\n6\n7\n"
+            "Run `lumigen doctor` to check the tools."
+        ),
+    ),
+    errors.ProjectBuildFailed: (
         {"step": "compile", "code": 2, "output": "1\n2\n3\n4\n5\n6\n7\n", "log": "build/log.txt"},
         (
             "[build] the compile step stopped with exit code 2:\n3\n4\n5\n6\n7\n"
@@ -515,6 +523,12 @@ def broken_source(directory: Path) -> None:
     build_project(directory)
 
 
+def unit_that_does_not_compile(directory: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LUMIGEN_CACHE", str(directory))
+        compiled_library("kind", cxx() or "c++", ("-shared",), "one.cpp", "int main(")
+
+
 def limits_without_a_gpu(_: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("lumigen.targets.cuda.limits.nvcc", lambda: "nvcc")
@@ -654,7 +668,8 @@ PROGRAMS: dict[type[UserError], Callable[[Path], object]] = {
     errors.NotAsEmitted: not_as_emitted,
     errors.CompilerMissing: no_compiler,
     errors.LimitsUnknown: limits_without_a_gpu,
-    errors.BuildFailed: broken_source,
+    errors.BuildFailed: unit_that_does_not_compile,
+    errors.ProjectBuildFailed: broken_source,
     errors.NotBuilt: lg.load,
     errors.FileRefused: lambda d: manifest_of("run", d / "nowhere"),
     errors.CallRefused: refused_call,

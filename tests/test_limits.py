@@ -100,8 +100,10 @@ def test_a_library_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert ctypes.CDLL(str(again)).two() == 2
     header.write_text("inline int one() { return 2; }\n")
     assert compiled_library("kind", compiler, flags, "two.cpp", text, [header]) != first
-    with pytest.raises(BuildFailed, match=r"compile two\.cpp"):
-        compiled_library("kind", compiler, flags, "two.cpp", "int main(", [])
+    with pytest.raises(BuildFailed, match=r"compile two\.cpp") as caught:
+        compiled_library("kind", compiler, flags, "two.cpp", "int one = nothing;", [])
+    assert "nothing" in str(caught.value)
+    assert str(tmp_path) not in str(caught.value).split("error", 1)[1], "names a file that is gone"
     assert len(list((tmp_path / "kind").iterdir())) == 2, "nothing of a failure is left"
 
 

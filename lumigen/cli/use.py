@@ -21,7 +21,7 @@ from lumigen.cli.opened import (
 )
 from lumigen.cli.options import Assignment, example, json_option, quiet_option, run_options
 from lumigen.cli.terminal import progress, result, result_json, say
-from lumigen.errors import BuildFailed, CompilerMissing, FileRefused
+from lumigen.errors import CompilerMissing, FileRefused, ProjectBuildFailed
 from lumigen.files import whole_file
 from lumigen.progress import Stages
 from lumigen.target import HOST, TARGETS
@@ -176,7 +176,7 @@ def test(directory: Path, jobs: int, quiet: bool, as_json: bool) -> None:
     if done.returncode != 0:
         log = build / "Testing" / "Temporary" / "LastTest.log"
         output = "\n".join(line for line in done.stdout.splitlines() if line.strip())
-        raise BuildFailed(step="test", code=done.returncode, output=output, log=log)
+        raise ProjectBuildFailed(step="test", code=done.returncode, output=output, log=log)
 
 
 def about_skipped(skipped: int, count: int, target: str) -> str:

@@ -13,7 +13,7 @@ import pytest
 from lumigen import build
 from lumigen.build import build_project, load_module, write_project
 from lumigen.emit.project import render_project
-from lumigen.errors import BuildFailed, CompilerMissing, NotBuilt
+from lumigen.errors import CompilerMissing, NotBuilt, ProjectBuildFailed
 
 
 def test_a_build_of_what_is_built_starts_nothing(project):
@@ -63,7 +63,9 @@ def test_a_failure_shows_the_compilers_error(tmp_path):
     path = "kernels/k02_sum_20.cpp"
     files[path] = files[path].replace("float sum = 0.0f;", "float sum = nothing;")
     write_project(files, tmp_path)
-    with pytest.raises(BuildFailed, match=r"k02_sum_20\.cpp.*nothing. was not declared") as caught:
+    with pytest.raises(
+        ProjectBuildFailed, match=r"k02_sum_20\.cpp.*nothing. was not declared"
+    ) as caught:
         build_project(tmp_path, python=False)
     assert len(str(caught.value).splitlines()) <= 8
     assert caught.value.facts["step"] == "compile"
