@@ -169,6 +169,8 @@ def _with_values(made: Whole, earlier: Whole) -> Whole | None:
     """
     region, main = made.region, made.region.stores[-1]
     stored = {s.dst: s for s in earlier.region.stores if s.dst.role is not Role.STATE}
+    if not earlier.reduces or made.reads.isdisjoint(stored):
+        return None
     nodes = walk(s.value for s in region.stores)
     found = [e for e in nodes if isinstance(e, Read) and e.source in stored]
     theirs, own = (_lengths(w) for w in (earlier, made))
@@ -211,6 +213,8 @@ def _joined(first: Whole, second: Whole) -> Region | None:
 def _after_results(first: Whole, second: Whole) -> Region | None:
     """Both as one region where the second reduces what it makes of results of the first, each at its own point."""
     if not (first.reduces and second.reduces):
+        return None
+    if second.reads.isdisjoint(s.dst for s in first.region.stores):
         return None
     known: dict[Expr, Expr] = {}
     for s in first.region.stores:
