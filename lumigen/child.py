@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +40,11 @@ class Child:
         """Whether it has what it ran before, which it loses when it begins again."""
         return self.process is not None
 
-    def run(self, job: object, limit: float) -> Any | None:
-        """The answer; None if it crashed or took more seconds."""
+    def run(self, job: object, limit: float, most: float = inf) -> Any | None:
+        """The answer; None if it crashed or took more seconds, or more than `most` with those that it begins with."""
         if self.process is None:
             self.process, limit = self._begun(), limit + self.first
+        limit = min(limit, most)
         self.has_hung = False
         given, made = self.place / "job", self.place / "answer"
         given.write_bytes(pickle.dumps(job))

@@ -109,7 +109,7 @@ class Nothing:
         assert module == WORKER
         assert told == (HOST.text, "1", "False", "0")
 
-    def run(self, job: Job, _limit: float) -> Timed:
+    def run(self, job: Job, _limit: float, _most: float) -> Timed:
         size = sum(k.library.stat().st_size for k in job.kernels.values())
         return Timed({"k": (float(size),)}, (1.0,), (), 0.0)
 

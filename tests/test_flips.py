@@ -138,6 +138,8 @@ def test_a_file_of_flips_alone_is_taken_as_far_as_plans_run_it(
 class Counted:
     """Trials in which a kernel takes a second, and one that reads what is not stored is wrong if it is told so."""
 
+    is_over = False
+
     def __init__(self, wrong: bool) -> None:
         self.wrong, self.plain = wrong, 0
 
@@ -147,7 +149,7 @@ class Counted:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def build(self, models: list[LoweredModel], _seconds: float) -> list[LoweredModel]:
+    def build(self, models: list[LoweredModel]) -> list[LoweredModel]:
         return models
 
     def begin(self, model: LoweredModel) -> Timed:

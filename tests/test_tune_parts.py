@@ -158,11 +158,9 @@ def test_entries_are_measured_at_typical_least_and_great_dims() -> None:
 
 def test_no_trial_begins_that_cannot_end_in_time() -> None:
     clock = Clock(monotonic() + 100.0, threads=4, after=10)
-    clock.built(8, 20.0)
     clock.ran(2.0)
-    assert clock.fits(12, 20), "three rounds of 10 s, 30 trials of 2 s"
-    assert not clock.fits(20, 20)
-    assert not clock.fits(12, 30)
+    assert clock.fits(39), "49 trials of 2 s"
+    assert not clock.fits(40)
     assert clock.left(1000) == 0.0
 
 
@@ -179,7 +177,7 @@ def test_what_a_search_is_too_short_for_is_said_and_not_remembered(
     monkeypatch.setenv("LUMIGEN_CACHE", str(tmp_path))
     entries = entries_of(lambda x: x.exp(), x=lg.spec(ROWS, 4))
     found = tune(entries, HOST, host.MEASURING, f32, Terms(0.1, 1))
-    assert found == Tuned(Book({}), {}, ("k00_simt",))
+    assert replace(found, notes=()) == Tuned(Book({}), {}, ("k00_simt",))
     assert winners.everything(host.MEASURING, 1) == Book({})
 
 

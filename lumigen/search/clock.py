@@ -1,29 +1,21 @@
-"""clock: how much time a search has, and whether what it is about to do can end in it."""
+"""clock: how much time a search has, and whether a trial that is about to begin can end in it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from time import monotonic
 
-LESS = 0.8  # of what was expected, where one took less
-
 
 @dataclass
 class Clock:
-    """What kernels have taken at most of late, and trials ever, is what the next ones are expected to take."""
+    """What trials have taken at most is what the next one is expected to take."""
 
     end: float  # on the clock of `monotonic`
     threads: int  # that compile at the same time
     after: int  # trials that come when the search is over, the first of them on data that is made for it
-    kernel: float = 1.5  # seconds of a round of compilations, of which some find a kernel that was compiled before
     trial: float = 0.0
     data: float = 0.0  # to make random data
     model: float = 0.0  # to put a model together
-
-    def built(self, kernels: int, seconds: float) -> None:
-        """So many kernels were compiled."""
-        if kernels:
-            self.kernel = max(LESS * self.kernel, seconds / -(-kernels // self.threads))
 
     def ran(self, seconds: float) -> None:
         """A trial was run."""
@@ -31,12 +23,11 @@ class Clock:
 
     def made(self, seconds: float) -> None:
         """A model was put together."""
-        self.model = max(LESS * self.model, seconds)
+        self.model = max(self.model, seconds)
 
-    def fits(self, kernels: int, trials: int) -> bool:
-        """Whether these can be compiled and run in time."""
-        rounds = -(-kernels // self.threads)
-        return rounds * self.kernel + trials * self.model < self.left(trials)
+    def fits(self, trials: int) -> bool:
+        """Whether these can be run in time, before those at the end."""
+        return self.left(trials) > 0
 
     def trials(self) -> int:
         """How many trials have time before those at the end."""
@@ -44,5 +35,5 @@ class Clock:
 
     def left(self, trials: int) -> float:
         """Seconds that are left for compiling before so many trials and those at the end."""
-        reserved = (trials + self.after) * self.trial + self.data
+        reserved = trials * self.model + (trials + self.after) * self.trial + self.data
         return max(0.0, self.end - monotonic() - reserved)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
+from math import inf
 from typing import Any
 
 from lumigen.errors import BadArgument
@@ -116,14 +117,14 @@ class NodeWorker:
         found = self._asked(self.actor.machine.remote(told[0], int(told[1])), BEGINNING)
         return tuple(found or ())
 
-    def run(self, job: Job, limit: float) -> Timed | None:
+    def run(self, job: Job, limit: float, most: float = inf) -> Timed | None:
         """None if its process crashed or took more seconds, or its machine is lost."""
         if self.actor is None:
             return None
         libraries = {name_of(k.library): k.library for k in job.kernels.values()}
         new = {n: file.read_bytes() for n, file in libraries.items() if n not in self.sent}
-        longest = (limit if self.is_running else FIRST) + BETWEEN
-        asked = self.actor.run.remote(pickle.dumps(job), new, limit)
+        longest = min(limit if self.is_running else FIRST, most) + BETWEEN
+        asked = self.actor.run.remote(pickle.dumps(job), new, limit, most)
         answer: JobAnswer | None = self._asked(asked, longest)
         if answer is None:
             return None

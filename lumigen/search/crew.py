@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Protocol
 
@@ -26,7 +27,9 @@ class TrialWorker(Protocol):
         """Whether it has what it ran before."""
         ...
 
-    def run(self, job: Job, limit: float) -> Timed | None: ...
+    def run(self, job: Job, limit: float, most: float = inf) -> Timed | None:
+        """None if it took more seconds, or more than `most` with those that it begins with."""
+        ...
 
     def said(self) -> str:
         """The last line of what it said of itself."""

@@ -37,6 +37,7 @@ from lumigen.search.tune import Terms, samples_in
 from lumigen.target import TARGETS
 from lumigen.target_row import Target
 
+PROPOSED = 0.1  # of a search's time that rules may take
 SHARE = 0.4  # of a search's time that the choice of a program may take
 RUNS = 3  # of each program, in alternation
 LACKING = "the algebra is left out, as egglog is not installed: pip install 'lumigen[search]'"
@@ -108,7 +109,10 @@ def chosen(
         kept = [Numerics(name)] if name else []
         return next(iter(proposed(given.traced, target, dtype, kept)), given) if kept else given
     end = monotonic() + terms.seconds * SHARE
-    each = [given, *proposed(given.traced, target, dtype, bounded(numerics), end - monotonic())]
+    each = [
+        given,
+        *proposed(given.traced, target, dtype, bounded(numerics), terms.seconds * PROPOSED),
+    ]
     seconds = _measured(each, target, measuring, dtype, terms, end) if each[1:] else [(1.0,)]
     best = min(
         (i for i, s in enumerate(seconds) if s and is_better(s, seconds[0])),
@@ -148,7 +152,7 @@ def _measured(
         lanes: list[tuple[Trials, Job] | None] = []
         for one in each:
             model = lowered(one.traced, target, dtype)
-            trials = stack.enter_context(trials_of(model, target, measuring, terms))
+            trials = stack.enter_context(trials_of(model, target, measuring, terms, end))
             left = end - monotonic()
             (job,) = trials.build([model], left) if left > 0 else (None,)
             runs = job is not None and trials.begin(job) is not None
@@ -167,7 +171,11 @@ def _measured(
     ]
 
 
-def trials_of(model: LoweredModel, target: Target, measuring: Measuring, terms: Terms) -> Trials:
-    """What measures a model and others of the same entries."""
+def trials_of(
+    model: LoweredModel, target: Target, measuring: Measuring, terms: Terms, end: float
+) -> Trials:
+    """What measures a model and others of the same entries, until `end`."""
     samples = samples_in(terms.seconds, model, measuring)
-    return Trials(target, measuring, samples, terms.threads, seed=terms.seed, cold=terms.cold)
+    return Trials(
+        target, measuring, samples, terms.threads, end=end, seed=terms.seed, cold=terms.cold
+    )

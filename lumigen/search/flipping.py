@@ -97,8 +97,9 @@ def flipped(
     plain = _lowered(entries, device, dtype, target, ())
     if plain is None or not flips:
         return {}
-    with trials_of(plain, target, measuring, terms) as trials:
-        tried, now, before = _flipped(trials, entries, device, dtype, target, plain, flips, terms)
+    end = monotonic() + terms.seconds * SHARE
+    with trials_of(plain, target, measuring, terms, end) as trials:
+        tried, now, before = _flipped(trials, entries, device, dtype, target, plain, flips)
     taken = [f for f, is_taken in tried.items() if is_taken]
     if before:
 
@@ -130,22 +131,22 @@ def _flipped(
     target: Target,
     plain: LoweredModel,
     flips: Sequence[Flip],
-    terms: Terms,
 ) -> tuple[Mapping[Flip, bool], Times, Times]:
     """Which flips were tried, and stay; the time with them and without; no times where the model does not run."""
-    end = monotonic() + terms.seconds * SHARE
-    (best,) = trials.build([plain], end - monotonic())
+    (best,) = trials.build([plain])
     first = None if best is None else trials.begin(best)
     if best is None or first is None:
         return {}, (), ()
     tried, now = dict[Flip, bool](), first.run
     for flip in flips:
-        if monotonic() >= end:
+        if trials.is_over:
             break
         taken = (f for f, is_taken in tried.items() if is_taken)
         model = _lowered(entries, device, dtype, target, (*taken, flip))
-        (job,) = (None,) if model is None else trials.build([model], end - monotonic())
+        (job,) = (None,) if model is None else trials.build([model])
         times = None if job is None else _beside(trials, best, job)
+        if trials.is_over:
+            break
         tried[flip] = False
         if job is not None and times is not None and is_better(*times):
             tried[flip], best, now = True, job, times[0]

@@ -62,7 +62,8 @@ class Search:
         if job is None:
             failed = {k.of for k in model.kernels if self.trials.failed(k)}
             left = {r: c for r, c in choices.items() if r not in failed}
-            self.dropped["did not compile in time"] += len(choices) - len(left)
+            if not self.trials.is_over:
+                self.dropped["did not compile in time"] += len(choices) - len(left)
             again = 0 < len(left) < len(choices)
             return Seen(self.measure(left, data, quick=quick) if again else {})
         job = job if data is None else replace(job, data=data)
@@ -70,9 +71,9 @@ class Search:
         if timed is not None and not timed.wrong:
             found = of_regions(model, timed)
             return Seen({r: t for r, t in found.items() if r in choices or not choices}, timed.run)
+        if self.trials.is_over:
+            return Seen({})
         if len(choices) < 2:
-            if self.trials.is_over:
-                return Seen({})
             wrong = "gave other results" if timed is not None else "faulted or did not end"
             self.dropped[wrong] += len(choices)
             return Seen({})

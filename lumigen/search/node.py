@@ -41,7 +41,9 @@ class ClusterNode:
             return ()
         return (*measuring.machine(threads), lumigen_version())
 
-    def run(self, job: bytes, libraries: Mapping[str, bytes], limit: float) -> JobAnswer:
+    def run(
+        self, job: bytes, libraries: Mapping[str, bytes], limit: float, most: float
+    ) -> JobAnswer:
         """A pickled job of a search that has begun this node, with the libraries that were not sent before."""
         for name, content in libraries.items():
             (self.place / name).write_bytes(content)
@@ -51,7 +53,7 @@ class ClusterNode:
             for n, ready in given.kernels.items()
         }
         worker = self.worker
-        timed = worker.run(replace(given, kernels=kernels), limit)
+        timed = worker.run(replace(given, kernels=kernels), limit, most)
         return JobAnswer(timed, worker.is_running, worker.has_hung, worker.said())
 
 

@@ -7,9 +7,10 @@ they gave in the first trial.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from math import inf
 from pathlib import Path
 from queue import Queue
@@ -36,7 +37,7 @@ Content = tuple[TileProgram, tuple[KernelParameter, ...]]  # what is compiled
 class Trials:
     """Workers, on random data of a `seed`, with caches `cold` or warm. Each begins again when it has crashed or hung.
 
-    `took` hears how many kernels were compiled, and in how many seconds.
+    Nothing of them goes on after `end`, on the clock of `monotonic`: neither a trial nor a compilation.
     """
 
     def __init__(
@@ -45,15 +46,15 @@ class Trials:
         measuring: Measuring,
         samples: Samples,
         threads: int,
-        took: Callable[[int, float], None] = lambda _kernels, _seconds: None,
         *,
+        end: float = inf,
         seed: int = 0,
         cold: bool = False,
         crew: Crew = ONE,
     ) -> None:
         self.measuring, self.samples, self.threads, self.seed = measuring, samples, threads, seed
-        self.features, self.took = measuring.features(), took
-        self.limit, self.end = FIRST, inf  # seconds of a trial; when none may begin any more
+        self.features = measuring.features()
+        self.limit, self.end = FIRST, end  # seconds of a trial; when none may run any more
         self.first: list[Job] = []  # what later ones are compared with
         self.built: dict[Content, Ready | None] = {}
         self.folder = tempfile.TemporaryDirectory(prefix="lumigen-search-")
@@ -89,8 +90,8 @@ class Trials:
         self.folder.cleanup()
 
     def failed(self, kernel: LoweredKernel) -> bool:
-        """Whether it did not compile."""
-        return _key(kernel) in self.built and self.built[_key(kernel)] is None
+        """Whether it did not compile, for want of time or else."""
+        return not self.is_built(kernel)
 
     def build(
         self,
@@ -105,19 +106,26 @@ class Trials:
         Kernels that do not run at any sample are compiled where a `whole` model is to be.
         """
         end = monotonic() + seconds
-        kernels = [k for m in models for k in (m.kernels if whole else self.running(m))]
-        distinct = {_key(k): k for k in kernels}
-        lacking = {key: k for key, k in distinct.items() if key not in self.built}
-
-        def compiled(kernel: LoweredKernel) -> Ready | None:
-            left = min(each, end - monotonic())
-            return self.measuring.compiled(kernel, left) if left > 0 else None
-
+        wanted = [(m.kernels if whole else self.running(m)) for m in models]
+        distinct = {_key(k): k for kernels in wanted for k in kernels}
+        lacking = [k for key, k in distinct.items() if key not in self.built]
         with ThreadPoolExecutor(self.threads) as pool:
-            found = pool.map(compiled, lacking.values())
-            self.built.update(zip(lacking, found, strict=True))
-        self.took(len(lacking), monotonic() - end + seconds)
-        return [self._job(m, m.kernels if whole else self.running(m)) for m in models]
+            for _ in pool.map(partial(self.compile, end=end, each=each), lacking):
+                pass
+        return [self._job(*pair) for pair in zip(models, wanted, strict=True)]
+
+    def compile(self, kernel: LoweredKernel, end: float, each: float = COMPILING) -> bool:
+        """Have a kernel built, unless it was, in `each` seconds; False where it had no time for that before `end`."""
+        left = min(each, min(end, self.end) - monotonic())
+        if left > 0 and _key(kernel) not in self.built:
+            ready = self.measuring.compiled(kernel, left)
+            if ready is not None or monotonic() < min(end, self.end):
+                self.built[_key(kernel)] = ready
+        return _key(kernel) in self.built
+
+    def is_built(self, kernel: LoweredKernel) -> bool:
+        """Whether it has compiled."""
+        return self.built.get(_key(kernel)) is not None
 
     def running(self, model: LoweredModel) -> list[LoweredKernel]:
         """The kernels that run at any sample on this machine."""
@@ -130,7 +138,7 @@ class Trials:
         return [k for k in model.kernels if k.name in names]
 
     def _job(self, model: LoweredModel, wanted: Sequence[LoweredKernel]) -> Job | None:
-        kernels = {k.name: ready for k in wanted if (ready := self.built[_key(k)])}
+        kernels = {k.name: ready for k in wanted if (ready := self.built.get(_key(k)))}
         if len(kernels) < len(wanted):
             return None
         return Job(
@@ -148,7 +156,7 @@ class Trials:
         first = replace(job, is_first=True)
 
         def ran(worker: TrialWorker) -> Timed | None:
-            return worker.run(first, self.limit)
+            return worker.run(first, self.limit, self.left)
 
         with ThreadPoolExecutor(len(self.crew)) as pool:
             each = [*pool.map(ran, self.crew)]
@@ -160,9 +168,14 @@ class Trials:
         return timed
 
     @property
+    def left(self) -> float:
+        """Seconds until the end."""
+        return self.end - monotonic()
+
+    @property
     def is_over(self) -> bool:
-        """Whether no trial may begin any more."""
-        return monotonic() >= self.end
+        """Whether no trial may run any more."""
+        return self.left <= 0
 
     def run(self, job: Job) -> Timed | None:
         """None if the worker crashed or took too long, or there is no time left.
@@ -173,14 +186,16 @@ class Trials:
         again = self.workers > 1
         while not self.is_over:
             worker = self.free.get()
-            if worker.is_running or all(worker.run(first, FIRST) for first in self.first):
+            if worker.is_running or all(
+                worker.run(first, FIRST, self.left) for first in self.first
+            ):
                 self.is_gone = False
-                timed = worker.run(job, self.limit)
+                timed = worker.run(job, self.limit, self.left)
                 self.free.put(worker)
                 if timed is not None or not again or worker.has_hung:
                     return timed
                 again = False
-            elif not self._left_out(worker):
+            elif self.is_over or not self._left_out(worker):
                 self.free.put(worker)
                 return None
         return None

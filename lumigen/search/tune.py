@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from math import inf
 from statistics import median
 from time import monotonic
 
@@ -45,6 +44,7 @@ from lumigen.target_row import Target
 
 UNBEATEN = "nothing was faster than the heuristic's choice"
 GONE = "no worker is left, so nothing was confirmed, and nothing is remembered as searched: search again"
+TOO_SHORT = "the time was over before the model had run: what was compiled is kept, so search again"
 SHARE = 0.005  # of a model's time: regions of less are left as they are
 CONFIRMED, ENOUGH = 5, 3  # runs of what was found and of the heuristic's in alternation; the fewest
 DATA = 1 << 25  # bytes of random data for each second of a search: more takes too long to make
@@ -171,6 +171,9 @@ def tune(
     with _trials(target, measuring, samples, terms, clock) as trials:
         search = Search(model.make, trials)
         before = _begin(search, model, clock, terms.seconds, measuring)
+        if before is None:
+            unreached = {k: model.names[r] for k, r in model.regions.items()}
+            return replace(_tuned(model, NOTHING, unreached), notes=(*notes, TOO_SHORT))
         dims = [d for each in trials.samples.values() for d in each]
         workers = Workers(tasks_at_once(model.device.machine, terms.threads), limits)
         space = Space(model.device, target.architectures, measuring.features(), dims, workers)
@@ -183,11 +186,9 @@ def tune(
             now = tuple(_now(c, model.names[c.region], least.get(c.region)) for c in climbs)
             tell(News(monotonic() - begun, count, now))
 
-        trials.end = clock.end
         batches = TrialBatches(search, climbs, clock, said)
         for_pairs = _reserved(clock, trials.samples, terms.seconds)
         batches.run()
-        trials.end = inf
         trials.alone()
         clock.after -= for_pairs
         found = found_in(search, model, climbs, known.book, clock, terms.seed + 1)
@@ -230,7 +231,7 @@ def _trials(
         measuring,
         samples,
         terms.threads,
-        clock.built,
+        end=clock.end,
         seed=terms.seed,
         cold=terms.cold,
         crew=terms.crew,
@@ -298,14 +299,19 @@ def faster(book: Book) -> Book:
 
 def _begin(
     search: Search, model: Searched, clock: Clock, seconds: float, measuring: Measuring
-) -> Mapping[Region, Times]:
-    """The seconds of all regions by the heuristic, at dims at which a trial leaves time for many others."""
+) -> Mapping[Region, Times] | None:
+    """The seconds of all regions by the heuristic, at dims at which a trial leaves time for many others.
+
+    None where the time is over before these are known.
+    """
     trials = search.trials
     usual = {entry: each[:1] for entry, each in trials.samples.items()}
     timed = _second(search, model, clock, usual)
+    if timed is None and trials.is_over:
+        return None
     if timed is None:
         failed = [k.name for k in model.plain.kernels if trials.failed(k)]
-        why = f"{', '.join(failed)} did not compile in time" if failed else trials.said()
+        why = f"{', '.join(failed)} did not compile" if failed else trials.said()
         what = f"the model does not run before anything is searched: {why}"
         raise LoweringFailed(step="tune", what=what)
     much = min(MUCH, max(1.0, seconds * TRIAL / timed.whole))
@@ -324,6 +330,8 @@ def _second(search: Search, model: Searched, clock: Clock, samples: Samples) -> 
     if job is None or timed is None:
         return None
     again = search.trials.run(replace(job, samples=samples))
+    if again is None and search.trials.is_over:
+        return None
     if again is None or again.wrong:
         raise LoweringFailed(step="tune", what="the model gives other results in a second run")
     clock.data = max(clock.data, timed.whole - again.whole)
@@ -401,7 +409,7 @@ def confirmed(search: Search, chosen: Choices, data: int, clock: Clock, device: 
     if not chosen or job is None or search.trials.begin(replace(job, data=data)) is None:
         return NOTHING
     pairs: list[tuple[Seen, Seen]] = []
-    while len(pairs) < CONFIRMED and (len(pairs) < ENOUGH or clock.fits(0, 2 - clock.after)):
+    while len(pairs) < CONFIRMED and (len(pairs) < ENOUGH or clock.fits(2 - clock.after)):
         now, was = search.seen(chosen, data, whole=True), search.seen({}, data)
         lost = [r for r in chosen if r not in now.regions]
         chosen = {r: c for r, c in chosen.items() if r in now.regions}

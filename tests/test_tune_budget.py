@@ -1,0 +1,147 @@
+"""What a search does with few seconds: the heuristic's choices and the best ranked ones come first, and it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from threading import Event
+from time import monotonic
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from test_tune import MadeUp, backwards, entries_of
+
+import lumigen as lg
+from lumigen.dtype import f32
+from lumigen.lower.assemble import CutUp
+from lumigen.search import host
+from lumigen.search.batches import TrialBatches
+from lumigen.search.book import Book
+from lumigen.search.choice import beginnings
+from lumigen.search.climb import Climb, Space
+from lumigen.search.clock import Clock
+from lumigen.search.crew import Crew
+from lumigen.search.jobs import Job
+from lumigen.search.models import Search, model_of
+from lumigen.search.trial import Trials
+from lumigen.search.tune import TOO_SHORT, Terms, tune
+from lumigen.target import HOST
+from lumigen.targets.cpu.device import CPU
+
+ROWS = lg.Dim("rows", 1, 64, typical=32)
+
+
+class Slow(MadeUp):
+    """Only so many kernels compile: all others take until the time is over."""
+
+    workers = 1
+
+    def __init__(self, kernels: int, *, apart: bool) -> None:
+        super().__init__()
+        self.measuring: Any = SimpleNamespace(apart=apart)
+        self.left, self.over = kernels, Event()
+        self.made: list[Any] = []
+
+    def running(self, model: Any) -> Sequence[Any]:
+        return model.kernels
+
+    def compile(self, kernel: Any, end: float) -> bool:
+        if self.left == 0:
+            self.over.wait(end - monotonic())
+            return False
+        self.left -= 1
+        self.made.append((kernel.of, kernel.program))
+        return True
+
+
+def climbs_of(trials: Any) -> tuple[Search, list[Climb]]:
+    """The climbs of a model's regions, of which the first is taken to need most of the time."""
+    search = Search(partial(model_of, CutUp.of(entries_of(), CPU, f32, ()), CPU), trials)
+    before = search.measure({})
+    space = Space(CPU, (), (), [{ROWS: 32}])
+    return search, [
+        Climb(r, space, next(beginnings(r, CPU)), t, t, weight=1.0 / (1 + i), rank=backwards)
+        for i, (r, t) in enumerate(before.items())
+    ]
+
+
+def searched(kernels: int, *, apart: bool, seconds: float) -> tuple[list[Climb], Slow]:
+    trials = Slow(kernels, apart=apart)
+    search, climbs = climbs_of(trials)
+    clock = Clock(monotonic() + seconds, 1, after=0, trial=0.05)
+    TrialBatches(search, climbs, clock, lambda _: None).run()
+    return climbs, trials
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_a_search_with_time_for_one_candidate_tries_the_best_ranked_one(apart: bool) -> None:
+    expected = climbs_of(Slow(0, apart=apart))[1][0].next()
+    climbs, trials = searched(1, apart=apart, seconds=2.0)
+    assert [c.tried for c in climbs] == [1] + [0] * (len(climbs) - 1)
+    assert climbs[0].tries[0].choice == expected
+    assert len(trials.made) == 1
+
+
+def test_what_is_compiled_is_measured_while_another_kernel_takes_all_the_time() -> None:
+    climbs, _ = searched(7, apart=True, seconds=2.0)
+    assert sum(c.tried for c in climbs) >= 3
+    assert climbs[0].tried >= climbs[-1].tried > 0
+
+
+def test_a_choice_that_has_no_time_is_not_lost() -> None:
+    climbs, _ = searched(0, apart=False, seconds=0.3)
+    assert all(not c.tries for c in climbs)
+
+
+def test_a_search_without_time_for_the_heuristics_kernels_ends_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LUMIGEN_CACHE", str(tmp_path))
+    given: list[float] = []
+
+    def never(_kernel: Any, seconds: float) -> None:
+        given.append(seconds)
+        Event().wait(seconds)
+
+    slow = replace(host.MEASURING, compiled=never)
+    found = tune(entries_of(), HOST, slow, f32, Terms(1.0, 1))
+    assert found.book == Book({})
+    assert found.notes == (TOO_SHORT,)
+    assert found.unreached
+    assert given
+    assert max(given) <= 1.0, "no compilation may go on after the end"
+
+
+class Deaf:
+    """A worker that does not answer in time, and notes how much of that it was given."""
+
+    is_running, has_hung = True, True
+
+    def __init__(self) -> None:
+        self.given: list[tuple[float, float]] = []
+
+    def run(self, _job: Any, limit: float, most: float) -> None:
+        self.given.append((limit, most))
+
+    def end(self) -> None:
+        pass
+
+
+def test_no_trial_goes_on_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    deaf = Deaf()
+
+    def hired(*_told: Any, **_more: Any) -> list[Deaf]:
+        return [deaf]
+
+    monkeypatch.setattr(Crew, "hired", hired)
+    job: Any = Job((), (), (), 0, {}, {})
+    with Trials(HOST, host.MEASURING, {}, 1, end=monotonic() + 5.0) as trials:
+        assert trials.begin(job) is None
+        assert trials.run(job) is None
+        assert [limit > 5.0 >= most for limit, most in deaf.given] == [True, True]
+        trials.end = monotonic()
+        assert trials.run(job) is None
+        assert len(deaf.given) == 2
