@@ -1,10 +1,14 @@
-"""A file is one idea: its code lines are counted. Comments, docstrings and blank lines are free."""
+"""A file is one idea: its code lines are counted. Comments, docstrings and blank lines are free.
+
+`python tests/test_size.py` prints how many each package has.
+"""
 
 from __future__ import annotations
 
 import ast
 import io
 import re
+import sys
 import tokenize
 from pathlib import Path
 
@@ -66,6 +70,21 @@ def code_lines(text: str) -> int:
                 case [ast.Expr(value=ast.Constant(value=str())) as doc, *_]:
                     lines -= set(range(doc.lineno, (doc.end_lineno or doc.lineno) + 1))
     return len(lines)
+
+
+def packages() -> dict[str, list[Path]]:
+    """The files of each package; those beside the packages are `lumigen`."""
+    out: dict[str, list[Path]] = {}
+    for path in sorted((ROOT / "lumigen").rglob("*.py")):
+        first, *rest = path.relative_to(ROOT / "lumigen").parts
+        out.setdefault(first if rest else "lumigen", []).append(path)
+    return out
+
+
+def test_the_page_on_the_middle_has_the_size_of_each_package() -> None:
+    page = ROOT / "docs" / "design" / "0025-the-plan-is-the-program.md"
+    rows = re.findall(r"^\| `(\w+)` \| [\d,]+ \|", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(rows) == sorted(packages())
 
 
 def test_files_stay_in_their_budget() -> None:
@@ -142,3 +161,9 @@ def test_a_name_of_the_cuda_headers_means_one_thing() -> None:
                 seen.setdefault(name, []).append(path.name)
     assert {"Vec", "Bits", "kOrdered"} <= set(seen)
     assert not {name: paths for name, paths in seen.items() if len(paths) > 1}
+
+
+if __name__ == "__main__":
+    for name, paths in packages().items():
+        count = sum(code_lines(p.read_text(encoding="utf-8")) for p in paths)
+        sys.stdout.write(f"{name} {count}\n")
