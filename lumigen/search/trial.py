@@ -90,8 +90,8 @@ class Trials:
         self.folder.cleanup()
 
     def failed(self, kernel: LoweredKernel) -> bool:
-        """Whether it did not compile, for want of time or else."""
-        return not self.is_built(kernel)
+        """Whether it did not compile though it had the time."""
+        return _key(kernel) in self.built and self.built[_key(kernel)] is None
 
     def build(
         self,
@@ -122,10 +122,6 @@ class Trials:
             if ready is not None or monotonic() < min(end, self.end):
                 self.built[_key(kernel)] = ready
         return _key(kernel) in self.built
-
-    def is_built(self, kernel: LoweredKernel) -> bool:
-        """Whether it has compiled."""
-        return self.built.get(_key(kernel)) is not None
 
     def running(self, model: LoweredModel) -> list[LoweredKernel]:
         """The kernels that run at any sample on this machine."""
