@@ -115,6 +115,20 @@ def test_every_choice_of_a_book_computes_what_the_heuristics_does(rng: np.random
     assert count > 12
 
 
+def test_another_plan_has_sizes_at_its_own_sites() -> None:
+    entries = entries_of(lambda a, b: (a * b).sum(-1), a=lg.spec(300, 700), b=lg.spec(700))
+    (region,) = regions_of(entries)
+    first, sites = next(beginnings(region, CPU)), set[frozenset[str]]()
+    for choice in near(first, region, CPU):
+        found = candidate_of(choice, region, CPU)
+        assert found is not None
+        built = CPU.realise(found)
+        assert not isinstance(built, Illegal) or "sites" not in built.reason
+        sites |= {frozenset(site for site, _ in s.tile) for s in choice.schedules if choice.plans}
+    assert "held" in dict(first.schedules[0].tile)
+    assert sites == {frozenset(("lanes", "stretches", "visits"))}, "loops with nothing in common"
+
+
 def test_a_book_is_read_as_it_was_written() -> None:
     (region, *_) = regions_of(entries_of())
     one = book({region: next(others(region))})

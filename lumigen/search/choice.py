@@ -16,6 +16,7 @@ from lumigen.index import Dim, ix
 from lumigen.lower.devices import Device
 from lumigen.lower.plan_region import Candidate
 from lumigen.lower.space import plans_near
+from lumigen.plan import KernelPlan, NotRealised
 from lumigen.region import Region
 from lumigen.schedule import Schedule
 
@@ -102,8 +103,11 @@ def near(
             yield replace(choice, schedules=schedules)
 
     def of_plan(kernel: int) -> Iterator[Choice]:
-        for number, _ in enumerate(plans_near(found.plan.kernels[kernel])):
-            yield replace(choice, plans=(*choice.plans, (kernel, number)), special=())
+        for number, plan in enumerate(plans_near(found.plan.kernels[kernel])):
+            sizes = _fitting(choice.schedules[kernel], plan, device)
+            schedules = (*choice.schedules[:kernel], sizes, *choice.schedules[kernel + 1 :])
+            plans = (*choice.plans, (kernel, number))
+            yield replace(choice, plans=plans, schedules=schedules, special=())
 
     kernels = range(len(found.plan.kernels))
     yield from in_turn(
@@ -113,6 +117,20 @@ def near(
             *map(of_plan, kernels),
         ]
     )
+
+
+def _fitting(sizes: Schedule, plan: KernelPlan, device: Device) -> Schedule:
+    """These sizes, or the heuristic's of the plan where its kernel has sizes at other sites."""
+    try:
+        own = device.schedule(plan)
+    except NotRealised:
+        return sizes
+    is_alike = own.builder != sizes.builder or _sites(own) == _sites(sizes)
+    return sizes if is_alike else own
+
+
+def _sites(sizes: Schedule) -> set[str]:
+    return {site for site, _ in sizes.tile}
 
 
 def in_turn(each: Sequence[Iterator[T]]) -> Iterator[T]:

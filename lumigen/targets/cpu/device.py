@@ -109,6 +109,7 @@ def _builders(machine: Processor) -> dict[str, Builder]:
             partial(simt.simt, machine=machine),
             sites(
                 {"visits": visits, "lanes": lanes, "stretches": (1, 4, 32)},
+                {"visits": visits, "lanes": lanes, "held": (1, 2, 4, 8)},
                 {
                     "visits": visits,
                     "lanes": lanes,
