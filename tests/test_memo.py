@@ -110,7 +110,7 @@ def test_sweeping_beside_another_thread_keeps_nodes_unique() -> None:
     threads = [threading.Thread(target=work, args=(s,)) for s in range(3)]
     for t in threads:
         t.start()
-    for _ in range(30):  # each waits for the interpreter, which the threads share
+    for _ in range(8):  # each waits for the interpreter, which the threads share
         memo.forget()
     end.set()
     for t in threads:

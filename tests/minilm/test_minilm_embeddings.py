@@ -106,7 +106,7 @@ def test_eight_threads_with_a_context_each_give_what_one_gives(models, isa):
     def use(number: int) -> None:
         context = models[isa].context(threads=1 + number % 2)
         start.wait()
-        for turn in range(5 * len(calls)):
+        for turn in range(2 * len(calls)):
             at = (turn + number) % len(calls)
             if not np.array_equal(context.embed(*calls[at]), want[at]):
                 wrong.append(f"thread {number}, turn {turn}, {shapes[at]}")

@@ -4,30 +4,37 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import os
+import random
 from pathlib import Path
 
 import pytest
 import torch
+from commit import commit
 from exclusions import DRAWN, NO_ORACLE, PARTLY, is_drawn, left_out
 from opinfo import DTYPES, OPS, called, check, dtypes_of, samples
 from table import CALLS
 
 from lumigen.frontend.excluded import EXCLUDED, reason
 
-DTYPES_OF_ALL = (torch.float32, torch.int64, torch.bool)  # every sample of every op
+DTYPES_OF_ALL = (torch.float32, torch.int64, torch.bool)  # many samples of every op
 OTHER_DTYPES = tuple(d for d in DTYPES if d not in DTYPES_OF_ALL)  # few samples, as slow tests
 FEW = 2
+MANY = 12
 ROOT = Path(__file__).parent.parent.parent
 
 OFFERED = [n for n in OPS if reason(n) is None]
 
 
-def run(name: str, dtype: torch.dtype, most: int | None) -> int:
-    """Checks samples of one dtype, and says how many."""
+def run(name: str, dtype: torch.dtype, most: int | None, seed: str = "") -> int:
+    """Checks samples of one dtype, and says how many: the first ones, or with a seed some of all."""
     call = called(name, CALLS)
     assert call is not None, f"neither offered nor excluded: {name}"
     count = 0
     kept = (s for s in samples(OPS[name], dtype) if not left_out(name, s))
+    if seed and most is not None:
+        listed = list(kept)
+        kept = iter(random.Random(seed).sample(listed, min(most, len(listed))))
     for sample in itertools.islice(kept, most):
         check(OPS[name], call, sample, drawn=is_drawn(name, sample))
         count += 1
@@ -42,8 +49,10 @@ def test_first_sample(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OFFERED)
-def test_all_samples(name: str) -> None:
-    counts = [run(name, dtype, None) for dtype in dtypes_of(OPS[name], DTYPES_OF_ALL)]
+def test_many_samples(name: str) -> None:
+    """At most MANY of a dtype, and others with each commit: LUMIGEN_ALL=1 takes all of them."""
+    most = None if os.environ.get("LUMIGEN_ALL") == "1" else MANY
+    counts = [run(name, dtype, most, commit()) for dtype in dtypes_of(OPS[name], DTYPES_OF_ALL)]
     assert sum(counts), "no sample was run"
 
 
