@@ -17,7 +17,7 @@ AS_WRITTEN = (
 )
 LINT = (
     *("-x", "clcpp", "-cl-std=clc++2021", "-target", "spir64", "-cl-no-stdinc", "-fsyntax-only"),
-    *("-Wno-unknown-attributes", f"-I{EMULATOR / 'lint'}"),
+    *("-Wno-unknown-attributes", f"-I{ROOT / 'tests' / 'native' / 'metal' / 'lint'}"),
     # a cast that takes a const away, and f64
     *("-Wcast-qual", "-Werror=cast-qual", "-Xclang", "-cl-ext=-cl_khr_fp64,-__opencl_c_fp64"),
 )

@@ -300,4 +300,6 @@ def test_the_digits_compile_on_any_machine(tmp_path: Path) -> None:
     out = tmp_path / "digits"
     assert cli.run(["compile", str(DIGITS), "--target", "metal", "--no-build", "-o", str(out)]) == 0
     assert (out / "emulator" / "metal_stdlib").is_file()
+    carried = {p.name for p in (out / "emulator").iterdir() if p.is_dir()}
+    assert carried == {"Foundation", "Metal", "dispatch", "emulated"}  # what a build of it reads
     assert {p.suffix for p in (out / "kernels").glob("k*")} == {".metal", ".h"}
