@@ -528,6 +528,36 @@ def test_all_that_is_in_the_way_is_told_at_once() -> None:
         assert why in row
 
 
+class Reaching(nn.Module):
+    """Indices that are no elements: of a written constant, computed, of a large buffer, and through a table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(4, 2)
+        self.register_buffer("ids", torch.arange(5000))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        a = x.index_select(1, torch.tensor([0, 7]))
+        b = x[:, torch.tensor([2, -1]) - 3]
+        c = torch.gather(x, 0, torch.tensor([[16]]))
+        d = self.table(self.ids)
+        e = self.table(torch.tensor([3, 0])) + x[:, torch.tensor([-3, 2])].sum() + x[self.ids[:1]]
+        return a, b, c, d, e
+
+
+def test_known_indices_that_no_element_has_are_told() -> None:
+    program = torch.export.export(Reaching(), (torch.rand(3, 3),), dynamic_shapes=[{0: BATCH}])
+    with pytest.raises(NotImported) as found:
+        lg.from_torch(program, name="model")
+    lines = str(found.value).splitlines()[1:-1]
+    first = Reaching.forward.__code__.co_firstlineno
+    told = [(first + 1, 7, 3), (first + 2, -4, 3), (first + 3, 16, "batch"), (first + 4, 4999, 4)]
+    assert len(lines) == len(told)
+    for text, (line, place, size) in zip(lines, told, strict=True):
+        assert f"test_from_torch.py:{line}: " in text
+        assert text.endswith(f"its index has the place {place}, and the axis has size {size}")
+
+
 class Decided(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x * 2 if x.sum() > 0 else x

@@ -102,10 +102,15 @@ def numbers(value: Tensor) -> Any:
     graph = Graph((), (("out", value.edge),))
     if any(graph.weights()):
         raise Refused(UNKNOWN.format(what="a weight"))
-    edges = (*graph.roots(), *(a for n in graph.nodes() for a in n.args))
-    if max(math.prod(e.const for e in a.shape) for a in edges) > MOST_NUMBERS:
+    if greatest(graph) > MOST_NUMBERS:
         raise Refused(UNKNOWN.format(what="many numbers"))
     return evaluate(graph, {}, {})["out"]
+
+
+def greatest(graph: Graph) -> int:
+    """Elements of the greatest tensor on the way to the results of a graph, whose sizes are numbers."""
+    edges = (*graph.roots(), *(a for n in graph.nodes() for a in n.args))
+    return max(math.prod(e.const for e in a.shape) for a in edges)
 
 
 GRAPHS: Mapping[str, Callable[..., Sequence[Any]]] = {

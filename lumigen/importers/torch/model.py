@@ -78,7 +78,7 @@ def model_with(
     originals: dict[str, Original] = {}
     for called in entries:
         inputs = specs_of(program, called, axes)
-        function = entry(program, held, inputs, name, problems)
+        function = entry(program, held, inputs, model, problems)
         function.__name__ = called.name
         model.entry(**dict(inputs.values()))(function)
         ports = {key: port for key, (port, _) in inputs.items()}
@@ -132,10 +132,10 @@ def entry(
     program: ExportedProgram,
     held: Contents,
     inputs: Mapping[str, tuple[str, Spec]],
-    name: str,
+    model: Model,
     problems: list[Problem],
 ) -> Any:
-    """The function that is traced: the program run on the inputs, outputs by their names."""
+    """The function of a model that is traced: the program run on the inputs, outputs by their names."""
     signature = program.graph_signature
 
     def forward(**given: Tensor) -> dict[str, Tensor]:
@@ -149,12 +149,12 @@ def entry(
                     values.append(held.reads[placeholder]())
             else:
                 values.append(getattr(placed.arg, "value", None))
-        walk = Walk()
+        walk = Walk(model.values)
         results = walk.run(program.graph_module, values)
         if walk.problems:
             problems.extend(walk.problems)
-            raise not_imported(name, walk.problems)
-        return named(program, held, results, {port for port, _ in inputs.values()}, name)
+            raise not_imported(model.name, walk.problems)
+        return named(program, held, results, {port for port, _ in inputs.values()}, model.name)
 
     return forward
 

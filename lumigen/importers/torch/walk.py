@@ -7,12 +7,13 @@ for what depends on it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
 
+from lumigen import graph
 from lumigen.errors import LumigenError, located
 from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import current
@@ -21,6 +22,7 @@ from lumigen.importers.torch.aten.refused import OWN
 from lumigen.importers.torch.dtypes import DTYPES
 from lumigen.importers.torch.graphs import GRAPHS, Refused
 from lumigen.importers.torch.lines import line_of, result_names
+from lumigen.importers.torch.places import check_places
 from lumigen.importers.torch.problems import Problem
 from lumigen.importers.torch.sizes import OF_SIZES
 
@@ -44,10 +46,12 @@ class Depends(Exception):
 
 
 class Walk:
-    """One run; `problems` are what it could not compile."""
+    """One run; `problems` are what it could not compile, `weights` gives the arrays of the model by name."""
 
-    def __init__(self) -> None:
+    def __init__(self, weights: Callable[[], Mapping[str, Any]]) -> None:
         self.problems: list[Problem] = []
+        self.weights = weights
+        self.fixed: dict[graph.Node, bool] = {}
 
     def run(self, module: GraphModule, given: Sequence[Any]) -> Any:
         """The outputs of a graph, given the values of its placeholders."""
@@ -98,6 +102,7 @@ class Walk:
         row = row_of(name)
         if row is None:
             raise Refused(reason(name))
+        check_places(name, args, named, self.weights, self.fixed)
         return row(*args, **named)
 
     def inside(self, module: GraphModule, given: Sequence[Any]) -> Any:

@@ -11,7 +11,7 @@ from lumigen.dtype import i64
 from lumigen.frontend import Tensor, functions
 from lumigen.importers.onnx.node import OnnxNode, Operator
 from lumigen.importers.onnx.values import Array, Known
-from lumigen.index import ix
+from lumigen.importers.places import outside
 
 REDUCTIONS = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
 
@@ -27,16 +27,11 @@ def check_places(n: OnnxNode, i: int, sizes: Sequence[Any]) -> None:
     There is one size, or one for each element along the last axis of the operand.
     """
     places = n.value(i)
-    if not isinstance(places, Known) or places.is_symbolic or not places.array.size:
+    if not isinstance(places, Known) or places.is_symbolic:
         return
-    last = places.array.reshape(-1, len(sizes))
-    for k, size in enumerate(sizes):
-        low, high = int(last[:, k].min()), int(last[:, k].max())
-        most = ix(size).bounds()[1]
-        if most is not None and (high >= most or low < -most):
-            place = high if high >= most else low
-            why = f"its input {i + 1} has the place {place}, and the axis has size {size}"
-            raise n.unsupported(why, "Correct the constant.")
+    wrong = outside(places.array, sizes)
+    if wrong:
+        raise n.unsupported(f"its input {i + 1} has {wrong}", "Correct the constant.")
 
 
 def gather(n: OnnxNode) -> Tensor:
