@@ -175,7 +175,7 @@ NEEDED = {
 def test_a_key_that_is_missing_in_a_table_is_named(
     kind: str, key: str, table: str, tmp_path: Path
 ) -> None:
-    said = {"rope_type": kind, **{k: 4.0 for k in NEEDED[kind] if k != key}}
+    said = {"rope_type": kind, **{k: 4.0 + i for i, k in enumerate(NEEDED[kind]) if k != key}}
     folder = save(tmp_path, {}, LLAMA | {table: said})
     with pytest.raises(errors.BadWeightsFile) as raised:
         example("llama", folder)
