@@ -541,8 +541,8 @@ class Reaching(nn.Module):
         b = x[:, torch.tensor([2, -1]) - 3]
         c = torch.gather(x, 0, torch.tensor([[16]]))
         d = self.table(self.ids)
-        e = self.table(torch.tensor([3, 0])) + x[:, torch.tensor([-3, 2])].sum() + x[self.ids[:1]]
-        return a, b, c, d, e
+        right = self.table(torch.tensor([3, 0])), x[:, torch.tensor([-3, 2])], x[self.ids[:1]]
+        return a, b, c, d, right
 
 
 def test_known_indices_that_no_element_has_are_told() -> None:
@@ -551,7 +551,7 @@ def test_known_indices_that_no_element_has_are_told() -> None:
         lg.from_torch(program, name="model")
     lines = str(found.value).splitlines()[1:-1]
     first = Reaching.forward.__code__.co_firstlineno
-    told = [(first + 1, 7, 3), (first + 2, -4, 3), (first + 3, 16, "batch"), (first + 4, 4999, 4)]
+    told = [(first + 1, 7, 3), (first + 2, -4, 3), (first + 3, 16, "x_dim0"), (first + 4, 4999, 4)]
     assert len(lines) == len(told)
     for text, (line, place, size) in zip(lines, told, strict=True):
         assert f"test_from_torch.py:{line}: " in text
