@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from lumigen.plan import KernelPlan, Loop, Native, Product, RegionPlan
+from lumigen.plan import KernelPlan, Loop, Native, Product
 from lumigen.printer import region as region_text
 from lumigen.region import Store
 from lumigen.schedule import Schedule
-
-
-def show_region_plan(plan: RegionPlan, schedules: tuple[Schedule, ...] = ()) -> str:
-    """Every kernel of a plan, and how a schedule lays it out."""
-    given = (*schedules, *(None,) * (len(plan.kernels) - len(schedules)))
-    kernels = "".join(
-        f"kernel {number}\n{show(kernel, sizes)}"
-        for number, (kernel, sizes) in enumerate(zip(plan.kernels, given, strict=True))
-    )
-    return kernels + "".join(f"temporary {b}: {b.dtype}\n" for b in plan.temps)
 
 
 def show(plan: KernelPlan, schedule: Schedule | None = None) -> str:
