@@ -35,6 +35,7 @@ from lumigen.errors import (
     BadArgument,
     CompilerMissing,
     LoweringFailed,
+    TooManyArguments,
     UnsupportedTarget,
     user_location,
 )
@@ -43,7 +44,7 @@ from lumigen.graph import Graph
 from lumigen.identity import compilation_key, graph_hash
 from lumigen.kernel_source import kernel_source
 from lumigen.lower import GRAPH_PASSES
-from lumigen.lower.assemble import LoweredModel, assemble
+from lumigen.lower.assemble import LoweredKernel, LoweredModel, assemble
 from lumigen.lower.flips import HEURISTIC
 from lumigen.lower.prepare import Prepared, prepare
 from lumigen.lower.retype import retype
@@ -175,6 +176,7 @@ def lowered_to(
         flips=book.flips,
     )
     for k in lowered.kernels:
+        _check_arguments(k, target)
         verify_region(k.region, k.name)
         verify_tile(k.program, k.name)
     parameters = {k.name: k.parameters for k in lowered.kernels}
@@ -196,6 +198,13 @@ def _check_dtypes(entries: Entries, target: Target) -> None:
             why = f"it has no {lacking}, in which {entry} computes{places and f' at {places}'}"
             known = [name for name, b in TARGETS.items() if lacking not in b.target.lacks]
             raise UnsupportedTarget(target=target.name, why=why, known=known)
+
+
+def _check_arguments(kernel: LoweredKernel, target: Target) -> None:
+    """TooManyArguments where a launch of the target cannot be handed all that a kernel takes."""
+    taken, most = 8 * len(kernel.parameters), target.argument_bytes  # addresses and int64_t
+    if most is not None and taken > most:
+        raise TooManyArguments(kernel=kernel.name, bytes=taken, target=target.name, most=most)
 
 
 @memo.compilation()

@@ -461,6 +461,15 @@ class UnsupportedTarget(UserError):
     message = "[target] {target} cannot be used: {why}. Choose one of: {known}."
 
 
+class TooManyArguments(UserError):
+    """A kernel takes more bytes of arguments than the target hands to a launch: 8 for each tensor and each size."""
+
+    message = (
+        "[compile] kernel {kernel} takes {bytes} bytes of arguments for its tensors and sizes, {target} takes at most "
+        "{most}. Split the entry in two, or let fewer inputs meet in one expression."
+    )
+
+
 # --- bugs of ours ---------------------------------------------------------------------------------
 
 

@@ -33,6 +33,7 @@ class Target:
         False  # kernels work on memory of their own, into which a call brings tensors
     )
     memory_word: str = ""  # before what a pointer in a kernel's arguments points to
+    argument_bytes: int | None = None  # that a launch takes at most, where that is known
     overlaps: bool = False  # launches of a call run at once unless they are told to wait
     folders: tuple[tuple[Path, str], ...] = ()  # whole ones that are copied, each to its place
 

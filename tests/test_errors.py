@@ -12,6 +12,7 @@ import re
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,8 +27,10 @@ from lumigen import errors, nn
 from lumigen.build import build_project
 from lumigen.cli import lumigen as command_line
 from lumigen.cli.opened import Project, manifest_of
+from lumigen.compile import lower_model
 from lumigen.errors import InternalError, LumigenError, SourceLocation, UserError, user_location
 from lumigen.importers.hugging_face import open_checkpoint
+from lumigen.target import TARGETS
 from lumigen.targets.cuda.limits import probe_gpu
 from lumigen.toolchain import compiled_library, cxx
 
@@ -417,6 +420,13 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
             "Choose one of: a, b."
         ),
     ),
+    errors.TooManyArguments: (
+        {"kernel": "k00_total", "bytes": 4808, "target": "metal", "most": 4096},
+        (
+            "[compile] kernel k00_total takes 4808 bytes of arguments for its tensors and sizes, metal takes at most "
+            "4096. Split the entry in two, or let fewer inputs meet in one expression."
+        ),
+    ),
     errors.VerifyFailed: (
         {"after": "fold", "what": "%3 = add has one argument"},
         f"[fold] the result does not verify: %3 = add has one argument. {InternalError.advice}",
@@ -676,6 +686,9 @@ PROGRAMS: dict[type[UserError], Callable[[Path], object]] = {
     errors.BadInput: values_of_another_shape,
     errors.UnknownEntry: unknown_entry,
     errors.UnsupportedTarget: lambda d: lg.compile(model(), target="tpu", output=d),
+    errors.TooManyArguments: lambda _: lower_model(
+        model().trace(), {}, target=replace(TARGETS["metal"].target, argument_bytes=16)
+    ),
 }
 
 # Mistakes that no user can make yet, because the part of lumigen that would refuse them is to come.

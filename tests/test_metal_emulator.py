@@ -166,6 +166,14 @@ def test_a_wrong_kernel_is_stopped_in_each_order(kernel: str, seed: int, program
     assert f"kernel {kernel}" in text
 
 
+def test_what_is_written_around_threadgroup_memory_is_found(program: Path) -> None:
+    text = stopped(program, "written_ahead_of_shared", 1, 64, 256, 64)
+    assert "something was written past the ends of 256 bytes of threadgroup memory" in text
+    assert "256 bytes ahead of one of 256 bytes" in stopped(
+        program, "written_ahead_of_shared", 1, 1, 256, 64, seed=1
+    )
+
+
 def test_memory_is_guarded_at_one_end_and_at_the_other(program: Path) -> None:
     """To a byte, by which seeds are odd; what is read past the end that is not guarded is NaN."""
     assert "4 bytes ahead of one of 512 bytes" in stopped(program, "just_ahead", 1, 1, 0, 1, seed=1)

@@ -24,6 +24,7 @@ METAL = Target(
     begins_calls=True,
     overlaps=True,
     memory_word="LUMIGEN_DEVICE",
+    argument_bytes=4096,  # of setBytes
     features={},
     lacks=(f64.name,),
     isas=(),

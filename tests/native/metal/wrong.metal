@@ -75,6 +75,10 @@ kernel void written_behind(constant Args& args [[buffer(0)]], threadgroup char*,
   if (t < 63) args.y[t + 1] = 1.0f;
 }
 
+kernel void written_ahead_of_shared(constant Args&, threadgroup char* shared, uint, uint t) {
+  reinterpret_cast<threadgroup float*>(shared)[int(t) - 64] = 1.0f;
+}
+
 kernel void written_input(constant Args& args [[buffer(0)]], threadgroup char*, uint, uint t) {
   const_cast<device float*>(args.x)[t] = 1.0f;
 }
@@ -195,6 +199,7 @@ EMULATED_KERNEL(just_ahead, Args, 2)
 EMULATED_KERNEL(far_behind, Args, 2)
 EMULATED_KERNEL(all_of_it, Args, 2)
 EMULATED_KERNEL(written_behind, Args, 2)
+EMULATED_KERNEL(written_ahead_of_shared, Args, 2)
 EMULATED_KERNEL(written_input, Args, 2)
 EMULATED_KERNEL(written_arguments, Args, 2)
 EMULATED_KERNEL(many_variables, Args, 2)
