@@ -445,7 +445,7 @@ def test_the_command_searches_with_several_workers(
     monkeypatch.setenv("LUMIGEN_CACHE", str(tmp_path))
     file, page = tmp_path / "model.py", tmp_path / "search.html"
     file.write_text(SMALL, encoding="utf-8")
-    told = ["--time", "3s", "--workers", str(min(2, os.cpu_count() or 1)), "--html", str(page)]
+    told = ["--time", "10s", "--workers", str(min(2, os.cpu_count() or 1)), "--html", str(page)]
     assert cli.run(["tune", str(file), *told]) == 0
     assert "k00_softmax_simt" in page.read_text(encoding="utf-8")
 
