@@ -38,6 +38,7 @@ from lumigen.search.tune import Terms, Tuned, tune
 from lumigen.search.worker import are_near
 from lumigen.target import HOST, parse_target
 from lumigen.targets.cuda.device import CUDA
+from lumigen.targets.cuda.driver import Driver
 from lumigen.targets.cuda.measuring import MEASURING, compiled_for
 
 ROWS = lg.Dim("rows", 1, 4096, typical=512)
@@ -275,3 +276,22 @@ def test_a_plan_that_does_not_verify_is_refused(monkeypatch: pytest.MonkeyPatch)
     assert found == Illegal(
         "[plan_region] the result does not verify: a store stands outside loops."
     )
+
+
+def test_an_image_is_measured_by_a_map_of_its_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fields of WindowLayout where the driver takes them: across before down, a step after the channels'."""
+    made: list[tuple[Any, ...]] = []
+
+    def call(_: Driver, *arguments: Any) -> None:
+        made.append(arguments)
+
+    monkeypatch.setattr(Driver, "call", call)
+    driver = object.__new__(Driver)
+    images, strides = (8, 56, 57, 64, 128), (56 * 57 * 64, 57 * 64, 64)
+    driver.tensor_map(64, "bf16", 4096, images, strides, ((-1, 0, 1), (-2, 3, 2)))
+    ((name, _, _, _, _, sizes, apart, first, last, channels, pixels, steps, *_),) = made
+    assert name == "cuTensorMapEncodeIm2col"
+    assert [*sizes] == [64, 57, 56, 8]
+    assert [*apart] == [2 * n for n in reversed(strides)]
+    assert ([*first], [*last], [*steps]) == ([-2, -1], [3, 0], [1, 2, 1, 1])
+    assert (channels.value, pixels.value) == (64, 128)

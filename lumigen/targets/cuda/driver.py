@@ -166,28 +166,46 @@ class Driver:
         self.call("cuLaunchKernelEx", byref(config), function.handle, arguments, None)
 
     def tensor_map(
-        self, to: int, dtype: str, address: int, sizes: Sequence[int], strides: Sequence[int]
+        self,
+        to: int,
+        dtype: str,
+        address: int,
+        sizes: Sequence[int],
+        strides: Sequence[int],
+        windows: Sequence[tuple[int, int, int]] = (),
     ) -> None:
-        """As make_tensor_map of runtime/cuda/tensor_map.h: `sizes` groups, batches, lines, elements, lines of a box."""
+        """As make_tensor_map of runtime/cuda/tensor_map.h: `sizes` groups, batches, lines, elements, lines of a box.
+
+        With windows these are images, rows, columns, channels, pixels: of rows and columns where windows begin.
+        """
         groups, batches, lines, elements, box_lines = sizes
         item = 4 if dtype == "f32" else 2
         line = strides[2] * item
         batch = line * lines if batches == 1 else strides[1] * item
         group = batch * batches if groups == 1 else strides[0] * item
-        self.call(
-            "cuTensorMapEncodeTiled",
+        layout = (
             c_void_p(to),
             c_int(MAP_TYPES[dtype]),
             c_uint(4),
             c_void_p(address),
             (c_uint64 * 4)(elements, lines, batches, groups),
             (c_uint64 * 3)(line, batch, group),
-            (c_uint * 4)(128 // item, box_lines, 1, 1),
-            (c_uint * 4)(1, 1, 1, 1),
-            c_int(0),
-            c_int(SWIZZLE_128),
-            c_int(PROMOTE_256),
-            c_int(0),
+        )
+        settings = (c_int(0), c_int(SWIZZLE_128), c_int(PROMOTE_256), c_int(0))
+        if not windows:
+            box = (c_uint * 4)(128 // item, box_lines, 1, 1)
+            self.call("cuTensorMapEncodeTiled", *layout, box, (c_uint * 4)(1, 1, 1, 1), *settings)
+            return
+        down, across = windows
+        self.call(
+            "cuTensorMapEncodeIm2col",
+            *layout,
+            (c_int * 2)(across[0], down[0]),
+            (c_int * 2)(across[1], down[1]),
+            c_uint(128 // item),
+            c_uint(box_lines),
+            (c_uint * 4)(1, across[2], down[2], 1),
+            *settings,
         )
 
     # ---- time ----

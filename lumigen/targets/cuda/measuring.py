@@ -292,7 +292,8 @@ def _arguments(
             at = -(-at // MAP_ALIGNMENT) * MAP_ALIGNMENT
             base, *sizes = (int(n.evaluate(numbers)) for n in a.numbers)
             address = pointers[p.maps] + base * p.dtype.itemsize
-            gpu.tensor_map(at, p.dtype.name, address, (*sizes[:4], a.box_lines), sizes[4:])
+            box = (*sizes[:4], a.box_lines)
+            gpu.tensor_map(at, p.dtype.name, address, box, sizes[4:], a.windows)
             at += MAP_ALIGNMENT
             continue
         value = memory.value(a, numbers)
