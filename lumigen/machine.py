@@ -380,6 +380,23 @@ class StreamTiles:
     most_alone: int  # products that it has then at most, before what is inside of it is stored
 
 
+class FlowTile(NamedTuple):
+    """A fold around a product whose tiles a tensor copy engine brings: `blocks` of these share a multiprocessor.
+
+    With `overlap` the outer product of a step is under way while the inner one of the next is computed; with `turns`
+    warpgroups begin products one after the other.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+    step: int
+    slots: int
+    blocks: int
+    overlap: bool
+    turns: bool
+
+
 @dataclass(frozen=True)
 class RowFoldTiles:
     """Folds of a product's rows. Sites: rows, step, depth, stages, warps, for many rows and for few."""
@@ -424,8 +441,13 @@ class Copies:
     """A tensor copy engine and warpgroups: tiles that the headers have; times are in products of a multiprocessor."""
 
     tiles: tuple[ClusterTile, ...]
-    streams: tuple[tuple[int, tuple[int, ...]], ...]  # (longest row, sizes at the sites)
-    rows_with_maps: int  # of a fold's tile whose maps of the scores may read memory as well
+    streams: tuple[FlowTile, ...]  # for longer and longer rows, the best first
+    feeding: int  # registers of a thread that brings tiles
+    most: int  # registers that a thread of the others takes at most
+    places: int  # registers for states and places, besides the fragments of a fold
+    maps: int  # registers for maps of the scores that read memory
+    widest: int  # columns of a matrix instruction
+    aligned: int  # bytes: of slots, and of what is lost before the first
     rows: tuple[
         tuple[int | None, int], ...
     ]  # up to how many a kernel is for, and for how many its tile is chosen

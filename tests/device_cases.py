@@ -20,7 +20,7 @@ from lumigen.interp import program as interp_program
 from lumigen.interp.graph import bind_dims, evaluate
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
-from lumigen.lower.devices import Device
+from lumigen.lower.devices import Device, Pick, heuristic
 from lumigen.program import Group, Variant
 from lumigen.target import parse_target
 from lumigen.targets.cuda.device import CUDA
@@ -28,12 +28,14 @@ from lumigen.targets.cuda.device import CUDA
 Case = tuple[Callable[..., Any], dict[str, Any]]
 
 
-def lowered(case: Case, *architectures: str, device: Device = CUDA) -> tuple[Graph, LoweredModel]:
+def lowered(
+    case: Case, *architectures: str, device: Device = CUDA, pick: Pick = heuristic
+) -> tuple[Graph, LoweredModel]:
     function, inputs = case
     graph = entry = traced(function, **inputs)
     for step in GRAPH_PASSES:
         entry = step(entry)
-    return graph, assemble((("entry", entry),), device, architectures=architectures)
+    return graph, assemble((("entry", entry),), device, architectures=architectures, pick=pick)
 
 
 def every_variant_agrees(

@@ -277,7 +277,7 @@ def test_each_choice_changes_the_program_and_not_the_result(name: str, device: s
             assert c.kernels.reason
             continue
         assert c.differs or c.after.plan == c.before.plan, f"nothing changed: {what}"
-        points = inputs[c.region] if c.differs else ()
+        points = inputs[c.region] if c.differs and _sites_changed(c) < 2 else ()
         for (dims, given), want in zip(points, wanted[c.region], strict=False):
             assert close(run(c.kernels, given, dims), c.region, want), what
 
@@ -294,6 +294,13 @@ def test_each_site_changes_some_program() -> None:
                 felt |= sites
     tables = {"few", "pipeline", "roles", "stream_roles"}  # whole tiles at a time
     assert {site for site in known - felt if site[0] not in tables} == set()
+
+
+def _sites_changed(c: Change) -> int:
+    """Of sizes that are chosen together the interpreter runs those that differ at one site."""
+    pairs = zip(c.before.schedules, c.after.schedules, strict=True)
+    together = (b for b in pairs if {s.builder for s in b} == {"stream"})
+    return sum(x != y for a, b in together for x, y in zip(a.tile, b.tile, strict=True))
 
 
 def _difference(one: Candidate, other: Candidate) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,14 @@ from device_cases import Case, compiled_kernels, every_variant_agrees, lowered
 import lumigen as lg
 from lumigen import functional as F
 from lumigen.lower.assemble import LoweredKernel, LoweredModel
+from lumigen.lower.plan_region import Candidate
+from lumigen.lower.stream_roles import SITES, sizes_of, stream_roles
+from lumigen.machine import FlowTile
+from lumigen.plan import Illegal
 from lumigen.printer.tile import show as show_tile
+from lumigen.region import Region
+from lumigen.targets.cuda.device import CUDA
+from lumigen.targets.cuda.machines import SM_90A
 from lumigen.verify.tile import verify
 
 POSITIONS = lg.Dim("positions", 1, 500, typical=400)
@@ -137,6 +145,55 @@ def test_what_has_the_general_kernel_alone(name: str) -> None:
 
 def test_only_a_project_for_hopper_has_them() -> None:
     assert not cascades(lowered(MAPPED["full"], "sm_80", "sm_100")[1])
+
+
+def test_each_size_of_a_tile_changes_the_program_or_is_refused() -> None:
+    """And every site has a size that is legal beside the sizes of the others."""
+    (kernel,) = cascades(lowered(MAPPED["causal"], "sm_90a")[1])
+    assert kernel.plan is not None
+    sizes = sizes_of(FlowTile(128, 64, 64, 64, 2, 1, overlap=False, turns=False), 0)
+    seen = [stream_roles(kernel.plan, sizes, SM_90A).program]
+    felt: set[str] = set()
+    near = CUDA.builders["stream_roles"].near(kernel.plan, sizes)
+    for other in near:
+        changed = [s for (s, a), (_, b) in zip(sizes.tile, other.tile, strict=True) if a != b]
+        made = CUDA.build(kernel.plan, other) if len(changed) == 1 else None
+        if isinstance(made, Illegal):
+            assert made.reason
+        elif made is not None:
+            assert made.program not in seen, f"{other} makes what was there before"
+            verify(made.program, str(other))
+            seen.append(made.program)
+            felt |= {*changed}
+    assert felt == set(SITES)
+
+
+SEARCHED = {  # sizes that differ from the heuristic's at several sites
+    "turns": {"turns": 1, "overlap": 0, "raster": 1},
+    "long_steps": {"rows": 128, "step": 256, "overlap": 0, "slots": 1},
+    "short_rows": {"rows": 64, "step": 64, "blocks": 3},
+    "wide": {"rows": 128, "columns": 128, "depth": 128},
+}
+
+
+@pytest.mark.parametrize("name", SEARCHED)
+def test_what_a_search_chooses_computes_the_graph(name: str, rng: np.random.Generator) -> None:
+    def wanted(_: Region, region: Region) -> Candidate | None:
+        found = next(CUDA.space(region))
+        own = [v.sizes for v in CUDA.variants(found, ("sm_90a",))]
+        if [s.builder for s in own] != ["stream_roles"]:
+            return None
+        (sizes,) = own
+        for site, size in SEARCHED[name].items():
+            sizes = sizes.at(site, size)
+        return replace(found, special=(sizes,))
+
+    graph, model = lowered(MAPPED["causal"], "sm_90a", pick=wanted)
+    (kernel,) = cascades(model)
+    assert kernel.program.tile is not None
+    chosen = {s: kernel.program.tile[s] for s in SEARCHED[name] if s != "raster"}
+    assert chosen == {s: n for s, n in SEARCHED[name].items() if s != "raster"}
+    every_variant_agrees(graph, model, {POSITIONS: 130}, rng, name)
 
 
 def test_the_text_of_a_tile(golden: Callable[[str, str], None]) -> None:

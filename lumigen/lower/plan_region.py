@@ -38,6 +38,7 @@ from lumigen.lower.schedule_plan import (
     computes_in_tiles,
     is_of_numbers,
     length_of_parts,
+    other_parts,
     parts_of_blocks,
     parts_of_threads,
     schedule_of_groups,
@@ -244,18 +245,7 @@ def candidates_of_blocks(
 ) -> Iterator[Candidate]:
     """The same for blocks of threads."""
     *others, store = region.stores
-    fold = find_streamable(region.stores, machine)
-    if fold is not None:
-        cascade = find_cascade(region.stores, machine, one_row=True)
-        assert cascade is not None
-        plan = cascade.plan(region)
-        whole = candidate(RegionPlan(region, (plan,)), schedule)
-        (sizes,) = whole.schedules
-        parts = parts_of_blocks(fold, sizes, machine)
-        pieces = split_fold(plan, parts, sizes["step"]) if parts > 1 else None
-        if pieces is not None:
-            yield candidate(pieces.plan(region, machine), schedule)
-        yield whole
+    yield from _streams(region, schedule, machine, searched=False)
     yield from _block_folds(region, schedule, machine, deep=False)
     yield from _few_rows(region, machine)
     grids = find_blocks_beside(region) if others else None
@@ -281,6 +271,28 @@ def candidates_of_blocks(
         (ordered,), meaning = along_memory((products,), region)
         plan = RegionPlan(region, (ordered.plan(meaning, machine, alone=True),))
         yield candidate(plan, schedule)
+    yield from _streams(region, schedule, machine, searched=True)
+
+
+def _streams(
+    region: Region, schedule: Scheduled, machine: StreamingGpu, *, searched: bool
+) -> Iterator[Candidate]:
+    """A fold around products, in parts where blocks are few, and whole; or in the other numbers of parts."""
+    fold = find_streamable(region.stores, machine)
+    cascade = find_cascade(region.stores, machine, one_row=True)
+    if fold is None or cascade is None:
+        return
+    plan = cascade.plan(region)
+    whole = candidate(RegionPlan(region, (plan,)), schedule)
+    (sizes,) = whole.schedules
+    parts = parts_of_blocks(fold, sizes, machine)
+    others = (n for n in other_parts(fold, sizes, machine) if n != parts)
+    for number in others if searched else dict.fromkeys((parts, 1)):
+        pieces = split_fold(plan, number, sizes["step"]) if number > 1 else None
+        if pieces is not None:
+            yield candidate(pieces.plan(region, machine), schedule)
+        elif number == 1:
+            yield whole
 
 
 def _few_rows(region: Region, machine: Gpu) -> Iterator[Candidate]:

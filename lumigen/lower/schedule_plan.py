@@ -8,7 +8,7 @@ divide columns, not rows, and have `near_rows` else.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from lumigen.dtype import f32
 from lumigen.index import Ix, extent_of
@@ -401,7 +401,9 @@ def _stream(found: Streamable, machine: StreamingGpu) -> Schedule:
         tiles = (one._replace(slots=s.slots) if several else one,)
     busy = (t for t in tiles if -(-m // t.rows) * batch >= machine.multiprocessors)
     rows, step, warps, slots = next(busy, tiles[-1])
-    sizes = (rows, columns, depth, step, warps, slots)
+    # products of f32 take so long that nothing needs to be shared
+    raster = int(found.element is f32 and found.is_bounded)
+    sizes = (rows, columns, depth, step, warps, slots, raster)
     return schedule("stream", dict(zip(STREAM_SITES, sizes, strict=True)))
 
 
@@ -462,3 +464,10 @@ def parts_of_blocks(found: Streamable, sizes: Schedule, machine: StreamingGpu) -
     blocks = machine.multiprocessors * s.warps_of_parts // sizes["warps"]
     parts = min(blocks // tiles, points // (s.steps_of_part * step), s.most_parts)
     return parts if parts >= s.least_parts or is_idle else 1
+
+
+def other_parts(found: Streamable, sizes: Schedule, machine: StreamingGpu) -> Iterator[int]:
+    """The numbers of parts that a search tries: powers of two of which each has enough points."""
+    points, s = extent_of(found.cascade.fold.axes).estimate(), machine.streams
+    most = min(s.most_parts, points // (s.steps_of_part * sizes["step"]))
+    yield from (n for n in (1 << i for i in range(1, s.most_parts)) if n <= most)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import TypeVar
 
 from lumigen.condition import Cmp
 from lumigen.dtype import f16, f32
-from lumigen.lower import few, roles, stream_roles
+from lumigen.lower import few, roles
 from lumigen.lower.built import Built
 from lumigen.lower.plan_region import Candidate
 from lumigen.lower.scope import guarded
@@ -21,7 +22,7 @@ from lumigen.lower.tile_time import sizes_of, tiles_of, tiles_of_pair
 from lumigen.machine import Gpu, StreamingGpu
 from lumigen.plan import Carry, KernelPlan, Loop, Product, Step
 from lumigen.region import Carried, Reduce, carried, free_axes, map_expr, walk
-from lumigen.schedule import Schedule
+from lumigen.schedule import Schedule, schedule
 
 T = TypeVar("T")
 INNER = ("lanes", "threads", "seq")
@@ -64,6 +65,22 @@ def sites(*domains: Mapping[str, Sequence[int]]) -> Near:
     return near
 
 
+def shared_sites(domain: Mapping[str, Sequence[int]], *together: str) -> Near:
+    """Schedules with another size at one site, then all others of the sites that share what a block has.
+
+    More rows take fewer points at a time to fit: no size of one of these may be legal beside those of the others.
+    """
+
+    def near(plan: KernelPlan, sizes: Schedule) -> Iterator[Schedule]:
+        yield from sites(domain)(plan, sizes)
+        for values in product(*(domain[site] for site in together)):
+            own = dict(zip(together, values, strict=True))
+            if sum(sizes[site] != value for site, value in own.items()) > 1:
+                yield schedule(sizes.builder, {**dict(sizes.tile), **own}, dict(sizes.place))
+
+    return near
+
+
 def each_part(near: Mapping[str, Near]) -> Near:
     """Schedules of grids side by side, with another one for all that are alike, or for one of the grids."""
 
@@ -96,28 +113,10 @@ def tiles_of_few(_: KernelPlan, sizes: Schedule, machine: Gpu) -> Iterator[Sched
     yield from (t for t in map(few.sizes_of, machine.products.few) if t != sizes)
 
 
-def tiles_of_stream(_: KernelPlan, sizes: Schedule, machine: StreamingGpu) -> Iterator[Schedule]:
-    """Every number of rows and of points at a time."""
-    streams = machine.streams
-    scalar = [t for tiles in streams.scalar.values() for t in tiles]
-    rows = dict.fromkeys((*(t.rows for t in scalar), sizes["rows"]))
-    steps = dict.fromkeys((*(t.step for t in scalar), streams.step, streams.step_of_long))
-    slots = dict.fromkeys(t.slots for t in (*scalar, *streams.few.values()))
-    for site, values in (("rows", rows), ("step", steps), ("slots", slots)):
-        yield from (sizes.at(site, v) for v in values if v != sizes[site])
-
-
 def tiles_of_roles(_: KernelPlan, sizes: Schedule, machine: StreamingGpu) -> Iterator[Schedule]:
     """Every tile that the device's headers have."""
     every = map(roles.sizes_of, roles.tiles_of(machine))
     yield from (t for t in every if t != sizes)
-
-
-def tiles_of_stream_roles(
-    _: KernelPlan, sizes: Schedule, machine: StreamingGpu
-) -> Iterator[Schedule]:
-    """The same of folds around a product."""
-    yield from (t for t in stream_roles.tiles(machine) if t != sizes)
 
 
 # ---- plans ----

@@ -22,7 +22,8 @@ of f32, those of several types, and weights that no maximum bounds, which f16 ma
 
 Sites: `rows` of a block, `columns` and `depth` that hold the result's row and the inner contraction's, `step` points
 of k in a turn, `warps`, and `slots`: how many tiles of these points have a place. With one the tiles of an inner
-product come while an outer one is computed.
+product come while an outer one is computed. `raster`: 0 where blocks that begin together have one batch, whose points
+they share in the cache; 1 where they have the same rows of all batches, so that the longest loops come first.
 """
 
 from __future__ import annotations
@@ -86,7 +87,8 @@ from lumigen.tile import (
     reads_memory,
 )
 
-SITES = ("rows", "columns", "depth", "step", "warps", "slots")
+TILE = ("rows", "columns", "depth", "step", "warps", "slots")  # as the device's headers take it
+SITES = (*TILE, "raster")
 
 
 _Operand = tuple[Buffer, Expr, Axis, Axis]
@@ -108,7 +110,7 @@ def stream(plan: KernelPlan, sizes: Schedule, machine: StreamingGpu) -> Built:
 
 def _check(found: Streamable, sizes: Schedule, machine: StreamingGpu) -> None:
     """Whether a block has what its tiles need: rows for each warp, shared memory, registers."""
-    rows, columns, depth, step, warps, slots = (sizes[s] for s in SITES)
+    rows, columns, depth, step, warps, slots = (sizes[s] for s in TILE)
     inner, outer = len(found.cascade.inners), len(found.outers)
     block = machine.streams.narrowest
     if not warps or rows % (block * warps) or not step or step % block:
@@ -185,12 +187,11 @@ class StreamBuilder:
         found, rows = self.found, self.sizes["rows"]
         m_tiles, task = ceildiv(self.m.extent, rows), self.task
         top = Scope(self.names, frozenset({task}))
-        place = ix(task) % m_tiles  # blocks side by side share what streams by
-        batch = ix(task) // m_tiles
+        place, batch = ix(task) % m_tiles, ix(task) // m_tiles
+        if self.sizes.get("raster", 0):
+            every = extent_of(found.grid)
+            place, batch = ix(task) // every, ix(task) % every
         if self.limits().hi.axes & {self.m0, self.m1}:
-            if found.element is f32:  # whose products take so long that nothing needs to be shared
-                every = extent_of(found.grid)
-                place, batch = ix(task) // every, ix(task) % every
             place = m_tiles - 1 - place  # the longest loops first, so that none is left for the end
         top.bind(self.m0, place * rows)
         top.bind(self.m1, minimum(ix(self.m0) + rows, self.m.extent))
@@ -215,7 +216,7 @@ class StreamBuilder:
     def placed(self, program: TileProgram) -> TileProgram:
         """The program as the device's headers divide it."""
         several = (("inner", len(self.a_tiles)), ("outer", len(self.c_tiles)))
-        each = tuple((s, self.sizes[s]) for s in SITES)
+        each = tuple((s, self.sizes[s]) for s in TILE)
         tile = BlockTile(TileKind.CASCADE, each + (several if len(self.a_tiles) > 1 else ()))
         return replace(program, threads=self.machine.teams.warp * self.sizes["warps"], tile=tile)
 

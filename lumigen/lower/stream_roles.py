@@ -4,8 +4,11 @@ Before: a region with a fold around a contraction, of 16-bit operands that the e
 enough for wgmma.  After: the tile program of `stream` in which one warpgroup of a block brings the tiles and the others
 have 64 rows of the result each.
 
-Sites: `rows` of a block, `columns` and `depth` that hold the result's row and the inner contraction's, `step` points
-of the folded axis in a slot of the rings, and `slots`.
+Sites: `rows` of a block, 64 to a warpgroup, `columns` and `depth` that hold the result's row and the inner
+contraction's, `step` points of the folded axis in a slot of the rings, `slots`, and `blocks` that share a
+multiprocessor. `overlap`: 1 where the outer product of a step is under way while the inner one of the next is computed,
+which takes registers for the weights of one beside the scores of the other. `turns`: 1 where warpgroups begin their
+products one after the other. `raster` is that of `stream`.
 """
 
 from __future__ import annotations
@@ -20,27 +23,29 @@ from lumigen.lower.cascade import Cascade
 from lumigen.lower.mapped import Mapped
 from lumigen.lower.stream import StreamBuilder
 from lumigen.lower.streamable import Streamable
-from lumigen.machine import Copies, StreamingGpu
+from lumigen.machine import Copies, FlowTile, StreamingGpu
 from lumigen.plan import KernelPlan, NotRealised
 from lumigen.region import Buffer, Expr
 from lumigen.schedule import Schedule, schedule
 from lumigen.tile import BlockTile, MapTile, Streamed, TileKind, TileProgram, reads_memory
 
-SITES = ("rows", "columns", "depth", "step", "slots")
+TILE = FlowTile._fields
+SITES = (*TILE, "raster")
 BATCHES = 2  # dimensions of a map besides lines and elements
 
 
-def tiles(machine: StreamingGpu) -> tuple[Schedule, ...]:
-    """Those that the device's headers have."""
-    found = machine.copies.streams if machine.copies is not None else ()
-    return tuple(schedule("stream_roles", dict(zip(SITES, t, strict=True))) for _, t in found)
+def sizes_of(t: FlowTile, raster: int) -> Schedule:
+    """The schedule of a tile."""
+    sites = {site: int(size) for site, size in zip(TILE, t, strict=True)}
+    return schedule("stream_roles", {**sites, "raster": raster})
 
 
 def schedules(
     plan: KernelPlan, machine: StreamingGpu
 ) -> tuple[tuple[tuple[Cmp, ...], Schedule], ...]:
     """How a fold around a product lies on Hopper; none where the plan is of another form."""
-    for sizes in tiles(machine):
+    for t in () if machine.copies is None else machine.copies.streams:
+        sizes = sizes_of(t, 0)
         try:
             stream_roles(plan, sizes, machine)
         except NotRealised:
@@ -52,23 +57,70 @@ def schedules(
 def stream_roles(plan: KernelPlan, sizes: Schedule, machine: StreamingGpu) -> Built:
     """The kernel of a plan of a fold around a product; NotRealised where it is of another form."""
     check(sizes, SITES)
-    tile, copies = tuple(sizes[s] for s in SITES), machine.copies
-    known = {t: length for length, t in copies.streams} if copies is not None else {}
-    longest = known.get(tile)
-    if copies is None or longest is None:
-        raise NotRealised("a tile that the device's headers do not have")
+    copies = machine.copies
+    if copies is None:
+        raise NotRealised("a device without a tensor copy engine")
+    _check_tile(sizes, copies)
+    _check_shared(sizes, machine)
     found = Streamable.of(Cascade.of(plan, machine), plan.stores, sizes["rows"], machine)
     if len(found.cascade.inners) > 1 or len(found.outers) != 1:
         raise NotRealised("a flow of tiles has one inner and one outer product")
-    if max(found.sizes) > longest:
-        raise NotRealised(f"rows of {max(found.sizes)} in a tile for {longest}")
+    if sizes["columns"] < found.sizes[0] or sizes["depth"] < found.sizes[1]:
+        these = f"tiles of {sizes['columns']} and {sizes['depth']}"
+        raise NotRealised(f"{these} for rows of {found.sizes}")
     builder = _StreamRolesBuilder(plan, found, sizes, machine)
     if not builder.is_fetched():
         raise NotRealised("an operand that a tensor copy engine does not fetch")
     program = builder.program()
-    if sizes["rows"] > copies.rows_with_maps and _maps_read_memory(program):
-        raise NotRealised("three warpgroups leave no registers for maps that read memory")
+    _check_registers(sizes, copies.maps * _maps_read_memory(program), machine)
     return Built(program, plan.region)
+
+
+def _check_tile(sizes: Schedule, copies: Copies) -> None:
+    """Whether warpgroups and boxes have whole parts of a tile."""
+    whole = {
+        "rows": copies.warpgroup_rows,
+        **dict.fromkeys(("columns", "depth", "step"), copies.box),
+    }
+    for site, part in whole.items():
+        if sizes[site] == 0 or sizes[site] % part or sizes[site] > copies.widest:
+            raise NotRealised(f"{site} of {sizes[site]}: multiples of {part} up to {copies.widest}")
+    for site in ("overlap", "turns", "raster"):
+        if sizes[site] > 1:
+            raise NotRealised(f"{site} of {sizes[site]}: 0 or 1")
+    if sizes["slots"] == 0 or sizes["blocks"] == 0:
+        raise NotRealised(f"{sizes['slots']} slots, {sizes['blocks']} blocks of a multiprocessor")
+    if sizes["turns"] and sizes["rows"] == copies.warpgroup_rows:
+        raise NotRealised("one warpgroup has no other to take turns with")
+
+
+def _check_shared(sizes: Schedule, machine: StreamingGpu) -> None:
+    """Whether the blocks of a multiprocessor have the shared memory for their rings, as CascadeRolesTile has them."""
+    copies = machine.copies
+    assert copies is not None, "asked before"
+    slots, part = sizes["slots"], copies.aligned
+    each = ((1, "rows", "depth"), (slots, "step", "depth"), (slots, "columns", "step"))
+    rings = sum(n * 2 * sizes[a] * sizes[b] + part for n, a, b in each)  # barriers end each
+    has = (machine.shared_bytes + part) // sizes["blocks"] - part  # each block takes as much
+    if part + rings > has:
+        raise NotRealised(f"{part + rings} bytes of shared memory, {has} of which a block has")
+
+
+def _check_registers(sizes: Schedule, more: int, machine: StreamingGpu) -> None:
+    """Whether a thread has the registers for its fragments, for states and places, and for so many more."""
+    copies, teams = machine.copies, machine.teams
+    assert copies is not None, "asked before"
+    groups = sizes["rows"] // copies.warpgroup_rows
+    threads = copies.warpgroup * (1 + groups)
+    granted = teams.registers // (threads * sizes["blocks"]) // teams.granted * teams.granted
+    share = (granted * (1 + groups) - copies.feeding) // groups
+    has = min(copies.most, share // teams.granted * teams.granted)
+    of_thread = copies.warpgroup // copies.warpgroup_rows  # threads of a row
+    fragments = (sizes["columns"] + sizes["step"]) // of_thread
+    fragments += sizes["overlap"] * sizes["step"] // of_thread // 2  # two weights in a register
+    if fragments + copies.places + more > has:
+        needs = f"fragments of {fragments} registers and {copies.places + more} more"
+        raise NotRealised(f"{needs}, {has} of which a thread has")
 
 
 def _maps_read_memory(program: TileProgram) -> bool:
@@ -110,7 +162,7 @@ class _StreamRolesBuilder(StreamBuilder):
         operands, copies = self.fetched(), self.copies
         assert operands is not None, "asked before"
         majors = (self.sizes["rows"], self.sizes["step"], self.sizes["columns"])
-        each = tuple((s, self.sizes[s]) for s in SITES)
+        each = tuple((s, self.sizes[s]) for s in TILE)
         deep = tuple(o.is_deep for o in operands)
         tiles = (*self.a_tiles, *self.b_tiles, *self.c_tiles)
         maps = (

@@ -51,6 +51,11 @@ class Streamable:
     sizes: tuple[int, int]
 
     @property
+    def is_bounded(self) -> bool:
+        """Whether rows fold different points."""
+        return any(c.axes & {*self.m_axes} for c in self.cascade.fold.where)
+
+    @property
     def carries(self) -> tuple[Carry, ...]:
         return self.cascade.fold.carries
 

@@ -8,8 +8,9 @@
 //     map_elements(scores, ...);
 //   }, [&] { scale_rows(sums, ...); });
 //
-// sums += scores C of a step is begun together with the next step's A B, and is under way while the warpgroup
-// works on those; besides, the matrix unit has the products of the other warpgroups.
+// Where products overlap, sums += scores C of a step is begun together with the next step's A B, and is under
+// way while the warpgroup works on those. Where warpgroups take turns, one begins products while the others
+// work on their scores.
 #pragma once
 
 #include "maps.cuh"
@@ -46,14 +47,19 @@ struct Slab {
   }
 };
 
-// kRows x kColumns of the result; kDepth of A and B.
-template <class T, int kRows_, int kColumns_, int kDepth_, int kStep_, int kSlots_, Along kAlongA,
-          Along kAlongB, Along kAlongC>
+// kRows x kColumns of the result; kDepth of A and B. `kBlocks` of these share a multiprocessor.
+template <class T, int kRows_, int kColumns_, int kDepth_, int kStep_, int kSlots_, int kBlocks_,
+          int kOverlap_, int kTurns_, Along kAlongA, Along kAlongB, Along kAlongC>
 struct CascadeRolesTile {
   static constexpr int kRows = kRows_, kColumns = kColumns_, kDepth = kDepth_, kStep = kStep_;
-  static constexpr int kConsumers = kRows / 64, kThreads = 128 * (1 + kConsumers), kCluster = 1;
-  static constexpr int kRegisters = kConsumers == 2 ? 240 : 160;  // of a consumer's thread
-  static_assert(kRows % 64 == 0 && (kConsumers == 2 || kConsumers == 3));
+  static constexpr int kBlocks = kBlocks_, kCluster = 1;
+  static constexpr int kConsumers = kRows / 64, kThreads = 128 * (1 + kConsumers);
+  static constexpr bool kOverlap = kOverlap_, kTurns = kTurns_;
+  // Of a thread of each role: what a block begins with is shared out anew.
+  static constexpr int kGranted = 65536 / (kThreads * kBlocks) / 8 * 8, kProducerRegisters = 24;
+  static constexpr int kShare = (kGranted * (1 + kConsumers) - kProducerRegisters) / kConsumers / 8 * 8;
+  static constexpr int kRegisters = kShare < 240 ? kShare : 240;
+  static_assert(kRows % 64 == 0 && kConsumers <= 3 && (kConsumers > 1 || !kTurns));
 
   using SlabA = Slab<T, kRows, kDepth, kAlongA>;
   using SlabB = Slab<T, kStep, kDepth, kAlongB>;
@@ -82,6 +88,29 @@ struct CascadeRolesTile {
   template <int kWide>
   using Fragment = MmaAccumulators<Divided<kWide>>;
   using Numbers = PerRow<Divided<kStep>>;  // one for each row
+};
+
+// Consumers begin products one after the other, round after round: each waits for its turn, and hands it on.
+template <class Tile>
+struct Turns {
+  static constexpr int kLast = Tile::kConsumers - 1;
+
+  static __device__ __forceinline__ int consumer() { return int(threadIdx.x) / 128 - 1; }
+  static __device__ __forceinline__ void begin() {
+    if constexpr (Tile::kTurns)
+      if (consumer() == kLast) arrive_some(1, 256);
+  }
+  static __device__ __forceinline__ void wait() {
+    if constexpr (Tile::kTurns) sync_some(1 + consumer(), 256);
+  }
+  static __device__ __forceinline__ void pass() {
+    if constexpr (Tile::kTurns) arrive_some(consumer() == kLast ? 1 : 2 + consumer(), 256);
+  }
+  // After the last wait: the barriers are left as they were found.
+  static __device__ __forceinline__ void end() {
+    if constexpr (Tile::kTurns)
+      if (consumer() != kLast) pass();
+  }
 };
 
 // A slab that is on its way into a slot of a ring.
@@ -160,7 +189,7 @@ class Flow {
   __device__ __forceinline__ bool feeds() const { return threadIdx.x < 128; }
 
   __device__ __forceinline__ void feed() const {
-    shrink_registers<24>();
+    shrink_registers<Tile::kProducerRegisters>();
     if (threadIdx.x != 0 || lo_ >= hi_) return;
     ring_a_.expect(0);
     Tile::SlabA::load(ring_a_.template panel<0>(0), a_, ring_a_.full(0), row_, 0);
@@ -183,33 +212,70 @@ class Flow {
   template <class Sums, class F, class Before>
   __device__ __forceinline__ void for_steps(Sums& sums, F&& f, Before&& before) const {
     if (lo_ >= hi_) return;
-    using SlabA = typename Tile::SlabA;
-    using T = typename SlabA::Element;
     ring_a_.wait_full({});
     const uint32_t rows = ring_a_.template panel<0>(0);
-    Arriving<typename Tile::RingB, typename Tile::SlabB> b{ring_b_, {}};
-    Arriving<typename Tile::RingC, typename Tile::SlabC> c{ring_c_, {}};
-    typename Tile::template Fragment<Tile::kStep> scores;
+    const Arriving<typename Tile::RingB, typename Tile::SlabB> b{ring_b_, {}};
+    const Arriving<typename Tile::RingC, typename Tile::SlabC> c{ring_c_, {}};
+    Turns<Tile>::begin();
+    if constexpr (Tile::kOverlap)
+      overlapped(sums, rows, b, c, f, before);
+    else
+      in_sequence(sums, rows, b, c, f, before);
+  }
+
+ private:
+  using SlabA = typename Tile::SlabA;
+  using Scores = typename Tile::template Fragment<Tile::kStep>;
+
+  template <class Sums, class ArrivingB, class ArrivingC, class F, class Before>
+  __device__ __forceinline__ void in_sequence(Sums& sums, uint32_t rows, ArrivingB b, ArrivingC c, F& f,
+                                              Before& before) const {
+    Scores scores;
+    Turns<Tile>::wait();
+#pragma unroll 1
+    for (int k = lo_; k < hi_; k += Tile::kStep) {
+      start<SlabA>(scores, rows, b);
+      Turns<Tile>::pass();
+      finish<0>(scores, b);
+      f(k, scores);
+      before();
+      const auto weights = as_rows<typename SlabA::Element>(scores);
+      Turns<Tile>::wait();
+      start(sums, weights, c);
+      finish<0>(sums, c);
+    }
+    Turns<Tile>::end();
+  }
+
+  template <class Sums, class ArrivingB, class ArrivingC, class F, class Before>
+  __device__ __forceinline__ void overlapped(Sums& sums, uint32_t rows, ArrivingB b, ArrivingC c, F& f,
+                                             Before& before) const {
+    Scores scores;
+    Turns<Tile>::wait();
     start<SlabA>(scores, rows, b);
+    Turns<Tile>::pass();
     finish<0>(scores, b);
     f(lo_, scores);
     before();
-    auto weights = as_rows<T>(scores);
+    auto weights = as_rows<typename SlabA::Element>(scores);
 #pragma unroll 1
     for (int k = lo_ + Tile::kStep; k < hi_; k += Tile::kStep) {
+      Turns<Tile>::wait();
       start<SlabA>(scores, rows, b);
       start(sums, weights, c);
+      Turns<Tile>::pass();
       finish<1>(scores, b);
       f(k, scores);
       finish<0>(sums, c);
       before();
-      weights = as_rows<T>(scores);
+      weights = as_rows<typename SlabA::Element>(scores);
     }
+    Turns<Tile>::wait();
     start(sums, weights, c);
+    Turns<Tile>::end();
     finish<0>(sums, c);
   }
 
- private:
   Batch a_, b_, c_;
   int row_, lo_, hi_;
   typename Tile::RingA ring_a_;

@@ -59,6 +59,11 @@ __device__ __forceinline__ void sync_some(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
+// Counts as one of them, and goes on.
+__device__ __forceinline__ void arrive_some(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
 // ---- clusters -------------------------------------------------------------------------------------
 
 __device__ __forceinline__ uint32_t cluster_rank() {

@@ -30,12 +30,11 @@ from lumigen.lower.side_by_side import side_by_side
 from lumigen.lower.space import (
     Builder,
     each_part,
+    shared_sites,
     sites,
     tiles_of_few,
     tiles_of_pipeline,
     tiles_of_roles,
-    tiles_of_stream,
-    tiles_of_stream_roles,
 )
 from lumigen.machine import StreamingGpu
 from lumigen.region import Region
@@ -120,7 +119,18 @@ def _folds(machine: StreamingGpu, copying: StreamingGpu) -> dict[str, Builder]:
     """Of products in a row, whose scores are in no memory."""
     return {
         "stream": Builder(
-            partial(stream.stream, machine=machine), partial(tiles_of_stream, machine=machine)
+            partial(stream.stream, machine=machine),
+            shared_sites(
+                {
+                    "raster": (0, 1),
+                    "slots": (1, 2, 3),
+                    "step": (16, 32, 64, 128),
+                    "rows": (16, 32, 64, 128),
+                    "warps": (1, 2, 4, 8),
+                    **dict.fromkeys(("columns", "depth"), ()),  # as the rows that they hold have it
+                },
+                *("slots", "step", "rows", "warps"),
+            ),
         ),
         "block_fold": Builder(
             partial(block_fold.block_fold, machine=machine),
@@ -136,7 +146,17 @@ def _folds(machine: StreamingGpu, copying: StreamingGpu) -> dict[str, Builder]:
         ),
         "stream_roles": Builder(
             partial(stream_roles.stream_roles, machine=copying),
-            partial(tiles_of_stream_roles, machine=copying),
+            shared_sites(
+                {
+                    **dict.fromkeys(("turns", "overlap", "raster"), (0, 1)),
+                    "slots": (1, 2, 3, 4),
+                    "step": (64, 128, 192, 256),
+                    "rows": (64, 128, 192),
+                    "blocks": (1, 2, 3),
+                    **dict.fromkeys(("columns", "depth"), (64, 128, 256)),
+                },
+                *("overlap", "blocks", "slots", "step", "rows"),
+            ),
         ),
     }
 

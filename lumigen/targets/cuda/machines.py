@@ -14,6 +14,7 @@ from lumigen.machine import (
     Copies,
     Division,
     FewTile,
+    FlowTile,
     Grain,
     PartsApart,
     ProductTile,
@@ -258,15 +259,19 @@ SM_90A = replace(
                 for split in (1, 2)
             ),
         ),
-        # For the longest of a row of the result and of the inner contraction: what fills the registers and shared
-        # memory. Rows of 64 leave them to three warpgroups, but not where maps of the scores read memory as well.
+        # What fills the registers and shared memory. Rows of 64 leave them to three warpgroups.
         streams=(
-            (64, (192, 64, 64, 128, 2)),
-            (64, (128, 64, 64, 128, 2)),
-            (128, (128, 128, 128, 128, 2)),
-            (256, (128, 256, 256, 64, 1)),
+            FlowTile(192, 64, 64, 128, 2, 1, overlap=True, turns=False),
+            FlowTile(128, 64, 64, 128, 2, 1, overlap=True, turns=False),
+            FlowTile(128, 128, 128, 128, 2, 1, overlap=True, turns=False),
+            FlowTile(128, 256, 256, 64, 1, 1, overlap=True, turns=False),
         ),
-        rows_with_maps=128,
+        feeding=24,
+        most=240,
+        places=32,
+        maps=32,
+        widest=256,
+        aligned=1024,
         rows=((16, 8), (256, 128), (None, 2048)),
         box=64,
         warpgroup=128,

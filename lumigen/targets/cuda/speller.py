@@ -90,7 +90,8 @@ def kernel_context(
     pointers = (p for p in parameters if p.is_pointer)
     bounds, shared = f"kThreads, {program.blocks}" if program.blocks else "kThreads", "0"
     if is_roles:
-        bounds, shared = "Tile::kThreads, 1", "Tile::kSharedBytes"
+        blocks = "Tile::kBlocks" if program.skeleton == "cascade_roles" else "1"
+        bounds, shared = f"Tile::kThreads, {blocks}", "Tile::kSharedBytes"
     elif program.tile:
         element = _element(program)
         bounds, shared = "Tile::kThreads, Tile::kBlocks", f"Tile::shared_bytes<{element}>()"

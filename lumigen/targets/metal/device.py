@@ -15,7 +15,7 @@ from lumigen.lower.built import Built, check
 from lumigen.lower.devices import Device
 from lumigen.lower.plan_region import slower_candidates
 from lumigen.lower.schedule_plan import blocks_compute, schedule_of_streaming
-from lumigen.lower.space import Builder, sites, tiles_of_pipeline, tiles_of_stream
+from lumigen.lower.space import Builder, shared_sites, sites, tiles_of_pipeline
 from lumigen.machine import StreamingGpu
 from lumigen.plan import KernelPlan, NotRealised
 from lumigen.schedule import Schedule
@@ -51,7 +51,17 @@ def device_of(machine: StreamingGpu) -> Device:
             ),
             "stream": Builder(
                 _in_memory(partial(stream.stream, machine=machine), machine),
-                partial(tiles_of_stream, machine=machine),
+                shared_sites(
+                    {
+                        "raster": (0, 1),
+                        "slots": (1,),
+                        "step": (8, 16, 32),
+                        "rows": (8, 16, 32),
+                        "warps": (1, 2, 4),
+                        **dict.fromkeys(("columns", "depth"), ()),  # as the rows have it
+                    },
+                    *("step", "rows", "warps"),
+                ),
             ),
             "block_fold": Builder(
                 _in_memory(partial(_rows, machine), machine),

@@ -9,11 +9,11 @@
 
 namespace LUMIGEN_NS {
 
-using Tile = CascadeRolesTile<bf16, 192, 64, 64, 128, 2, Along::kDepth, Along::kDepth, Along::kMajor>;
+using Tile = CascadeRolesTile<bf16, 192, 64, 64, 128, 2, 1, 1, 0, Along::kDepth, Along::kDepth, Along::kMajor>;
 static_assert(Tile::PanelA::kBoxLines == 192 && Tile::PanelB::kBoxLines == 128 && Tile::PanelC::kBoxLines == 64,
     "the boxes of the maps");
 
-__global__ void LUMIGEN_CLUSTER(Tile::kCluster) __launch_bounds__(Tile::kThreads, 1)
+__global__ void LUMIGEN_CLUSTER(Tile::kCluster) __launch_bounds__(Tile::kThreads, Tile::kBlocks)
     k01_product_cascade_roles_model_1(const __grid_constant__ k01_product_cascade_roles_args args) {
 #ifdef LUMIGEN_HOPPER
   extern __shared__ __align__(128) char shared[];
