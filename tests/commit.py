@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 import subprocess
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 
+@functools.cache
 def commit() -> str:
     """The commit that is tested; of a tree that is no clone nothing."""
     git = shutil.which("git")

@@ -1,4 +1,4 @@
-"""What every test may ask for: goldens, seeded numbers, a GPU."""
+"""What every test may ask for: goldens, seeded numbers, a GPU. Which slow cases a whole run takes."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ import ctypes
 import functools
 import gc
 import os
+import random
+from collections import defaultdict
 from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import numpy as np
 import pytest
+from commit import commit
 
 GOLDEN = Path(__file__).parent / "golden"
 ACCEPT = os.environ.get("LUMIGEN_ACCEPT") == "1"
+ALL = os.environ.get("LUMIGEN_ALL") == "1"
+SHARE, LEAST = 3, 5  # a whole run takes one in SHARE slow cases of a test, at least LEAST
 
 # No deadline: shared machines stall. The same examples each time: a red test is about the change.
 hypothesis.settings.register_profile("lumigen", deadline=None, derandomize=True)
@@ -40,7 +46,44 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
     return found
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_report_header(config: pytest.Config) -> str | None:
+    if not is_sampled(config):
+        return None
+    return f"slow cases: one in {SHARE} of each test, others with each commit (LUMIGEN_ALL=1: all)"
+
+
+def is_sampled(config: pytest.Config) -> bool:
+    """Whether all tests are asked for, without a path: who names a file wants all of its cases."""
+    told: dict[str, bool] | None = getattr(config, "workerinput", None)
+    if told is not None:
+        return told["sampled"]
+    return not ALL and config.args_source is pytest.Config.ArgsSource.TESTPATHS
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """A worker of xdist is given the paths of its controller as its own: it is told whose they are."""
+    node.workerinput["sampled"] = is_sampled(node.config)
+
+
+def draw_slow_cases(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselects two of three slow cases of each test with many: the commit draws which stay."""
+    tests: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("slow"):
+            tests[item.nodeid.partition("[")[0]].append(item)
+    left: list[pytest.Item] = []
+    for test, cases in tests.items():
+        kept = min(len(cases), max(LEAST, -(-len(cases) // SHARE)))
+        left += random.Random(commit() + test).sample(cases, len(cases) - kept)
+    config.hook.pytest_deselected(items=left)
+    gone = set(left)
+    items[:] = [item for item in items if item not in gone]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if is_sampled(config):
+        draw_slow_cases(config, items)
     wants_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if wants_gpu and (reason := why_no_gpu()):
         for item in wants_gpu:
