@@ -135,6 +135,7 @@ def in_blocks(
     return over_fields(model.trace(), packed), weights, packed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "rows"),
     [

@@ -305,6 +305,7 @@ def test_a_search_that_takes_too_long_is_ended() -> None:
     assert rewritten(parts, [None]) is None
 
 
+@pytest.mark.slow
 def test_a_process_answers_as_this_one_does(graph: EGraph) -> None:
     parts = ModelBlocks.of(PROGRAMS["norm_then_product"]())
     each = [rule_set(n, CPU.machine, f32) for n in (Numerics.FAST, Numerics.STRICT)]
@@ -342,6 +343,7 @@ def emitted(traced: lg.Traced, place: Path, **asked: Any) -> tuple[Summary, list
     return summary, stages.said, file.read_text(encoding="utf-8") if file.is_file() else ""
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("here")
 def test_fast_numerics_take_the_estimate_and_a_file_of_schedules_repeats_it(tmp_path: Path) -> None:
     traced = PROGRAMS["adapted"]()
@@ -363,6 +365,7 @@ def test_fast_numerics_take_the_estimate_and_a_file_of_schedules_repeats_it(tmp_
     assert again.kernels == fast.kernels
 
 
+@pytest.mark.slow
 def test_without_egglog_a_line_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asked, "is_here", lambda: False)
     _, said, file = emitted(PROGRAMS["adapted"](), tmp_path, numerics="fast")

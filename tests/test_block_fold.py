@@ -131,6 +131,7 @@ def folds(model: LoweredModel) -> list[LoweredKernel]:
     return [k for k in model.kernels if k.program.skeleton == "block_fold"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FOLDED)
 def test_kernels_compute_the_graph(name: str, rng: np.random.Generator) -> None:
     graph, model = lowered(FOLDED[name])
@@ -148,6 +149,7 @@ def test_what_stores_its_products(name: str) -> None:
     assert sum(k.program.skeleton == "pipeline" for k in model.kernels) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["deep", "parts_of_deep"])
 def test_folds_of_deep_products_come_later_in_the_space(
     name: str, rng: np.random.Generator

@@ -262,6 +262,7 @@ def test_fold_keeps_the_precision_of_what_is_computed() -> None:
 # --- random graphs --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(st.data())
 def test_meaning_is_kept(data: st.DataObject) -> None:

@@ -22,6 +22,7 @@ def child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Child]:
     one.end()
 
 
+@pytest.mark.slow
 def test_answers_come_from_one_process(child: Child) -> None:
     assert not child.is_running
     first, second = child.run("who", LIMIT), child.run("who", LIMIT)
@@ -29,6 +30,7 @@ def test_answers_come_from_one_process(child: Child) -> None:
     assert child.is_running
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", ["crash", "hang", "raise"])
 def test_a_job_that_goes_wrong_loses_itself_alone(child: Child, job: str) -> None:
     first = child.run("who", LIMIT)
@@ -41,6 +43,7 @@ def test_a_job_that_goes_wrong_loses_itself_alone(child: Child, job: str) -> Non
     assert child.said() == "ValueError: of this job"
 
 
+@pytest.mark.slow
 def test_a_process_that_does_not_begin_says_why(tmp_path: Path) -> None:
     child = Child(tmp_path / "child", "lumigen.no_such_module")
     assert child.said() == "nothing was said"

@@ -149,6 +149,7 @@ def build(weights):
 """
 
 
+@pytest.mark.slow
 def test_a_model_takes_its_weights_from_any_kind_of_file(here: Path, run: Run) -> None:
     """One model.py, with the names of Hugging Face: what is shipped is the same bytes."""
     model = write(here / "model.py", TINY)
@@ -260,6 +261,7 @@ def test_another_name_in_the_file(here: Path, run: Run) -> None:
     assert (code, "no model or function nobody; there is other" in err) == (1, True)
 
 
+@pytest.mark.slow
 def test_weights_can_be_embedded(here: Path, run: Run, weights: dict[str, np.ndarray]) -> None:
     save_file(weights, here / "w.safetensors")
     arguments = ("compile", DIGITS, "--no-build", "--weights", "w.safetensors", "--embed-weights")
@@ -291,6 +293,7 @@ def f(x):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 def test_kept_weights_are_checked(dtype: str, here: Path, run: Run) -> None:
     write(here / "m.py", SIZED.format(width=32))
@@ -333,6 +336,7 @@ def test_each_stage_is_named_once_and_its_time_once(here: Path, run: Run) -> Non
     assert [re.sub(r" [\d.]+ (s|ms|us)$", "", t) for t in times.split(", ")] == stages
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [("compile", DIGITS, "--no-build"), ("show", DIGITS)])
 def test_progress_is_quiet_when_asked(command: tuple[Any, ...], here: Path, run: Run) -> None:
     assert run(*command)[2].startswith("trace\n")
@@ -359,6 +363,7 @@ def test_a_long_stage_is_told_of_now_and_then(
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("script") is None, reason="no script(1) to be a terminal")
 def test_a_terminal_keeps_no_lines_of_progress(here: Path) -> None:
     command = f"{sys.executable} -m lumigen compile {DIGITS} --no-build"
@@ -622,6 +627,7 @@ def test_a_command_line_that_does_not_parse(command: str, run: Run) -> None:
     assert len(err.splitlines()) <= 8
 
 
+@pytest.mark.slow
 def test_edited_files_are_kept_unless_forced(emitted: Path, run: Run) -> None:
     readme = emitted / "README.md"
     original = readme.read_text()
@@ -709,6 +715,7 @@ SHOWN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_every_stage_can_be_shown(form: str, run: Run) -> None:
     code, out, err = run("show", DIGITS, "--after", form, "-q")
@@ -756,6 +763,7 @@ def test_a_name_stays_on_its_line(form: str, target: str, here: Path, run: Run) 
         assert len(set(names)) == 4, "no two look alike"
 
 
+@pytest.mark.slow
 def test_a_model_is_held_in_16_bits(here: Path, run: Run) -> None:
     assert run("compile", DIGITS, "--no-build", "--dtype", "bf16", "-o", "out")[0] == 0
     manifest = json.loads((here / "out" / "manifest.json").read_text())
@@ -773,6 +781,7 @@ def test_a_model_is_held_in_16_bits(here: Path, run: Run) -> None:
     assert "'f32', 'f16', 'bf16'" in err
 
 
+@pytest.mark.slow
 def test_a_single_kernel_can_be_shown(run: Run) -> None:
     code, out, _ = run("show", DIGITS, "--after", "regions", "--kernel", "k02_probs_simt")
     assert code == 0
@@ -785,6 +794,7 @@ def test_a_single_kernel_can_be_shown(run: Run) -> None:
     assert run("show", DIGITS)[1] == run("show", DIGITS, "--after", "program")[1]
 
 
+@pytest.mark.slow
 def test_a_new_model_compiles_as_it_is(here: Path, run: Run) -> None:
     code, out, err = run("new", "my-model")
     assert code == 0
@@ -829,6 +839,7 @@ def test_inspect_names_what_was_edited(emitted: Path, run: Run) -> None:
     assert (code, json.loads(out)["edited"]) == (1, ["README.md"])
 
 
+@pytest.mark.slow
 def test_inspect_finds_damaged_weights(
     here: Path, run: Run, weights: dict[str, np.ndarray]
 ) -> None:
@@ -871,6 +882,7 @@ def test_help_says_what_is_taken_without_an_option(command: str, run: Run) -> No
     assert ("to measure each entry. [default: 1.0; x>=0]" in text) == (command == "bench")
 
 
+@pytest.mark.slow
 def test_a_reader_who_leaves_is_no_error(here: Path) -> None:
     show = f"{sys.executable} -m lumigen show '{DIGITS}' -q --after source"
     shown = f"{show} | head -n 1; exit ${{PIPESTATUS[0]}}"
@@ -1316,6 +1328,7 @@ def test_odd_exceptions_of_a_model_file(text: str, says: str, here: Path, run: R
     assert says in err
 
 
+@pytest.mark.slow
 def test_a_model_file_that_closes_its_output(here: Path) -> None:
     for did in ("os.close(1)", "sys.stdout.close()"):
         write(here / "model.py", f"import os, sys\n{did}\n")
@@ -1394,6 +1407,7 @@ DAMAGE: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DAMAGE)
 def test_a_damaged_manifest_is_one_message(name: str, emitted: Path, run: Run) -> None:
     damage, says = DAMAGE[name]
@@ -1408,6 +1422,7 @@ def test_a_damaged_manifest_is_one_message(name: str, emitted: Path, run: Run) -
         assert "manifest.json cannot be used" in err
 
 
+@pytest.mark.slow
 def test_what_is_in_the_way_of_a_file_is_named(emitted: Path, run: Run) -> None:
     (emitted / "README.md").unlink()
     (emitted / "README.md").mkdir()
@@ -1428,6 +1443,7 @@ def test_places_that_cannot_be_built_in_are_refused_before_anything(here: Path, 
     assert "[compile] -o cannot be empty. Pass a directory." in err
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_nothing(here: Path) -> None:
     done = shell(f"ulimit -f 8; {COMMAND} compile '{DIGITS}' -o a/b --no-build")
     assert done.returncode == 1
@@ -1435,6 +1451,7 @@ def test_a_full_disk_leaves_nothing(here: Path) -> None:
     assert not (here / "a").exists()
 
 
+@pytest.mark.slow
 def test_streams_may_be_closed(here: Path) -> None:
     for closed in (">&-", "2>&-", "<&-", "<&- >&- 2>&-"):
         done = shell(f"{COMMAND} show '{DIGITS}' --after program {closed}")

@@ -56,6 +56,7 @@ def tree(directory: Path) -> dict[str, bytes]:
 # --- files ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_compiling_twice_gives_the_same_bytes(
     tmp_path: Path, arrays: dict[str, np.ndarray]
 ) -> None:
@@ -72,6 +73,7 @@ def test_compiling_twice_gives_the_same_bytes(
     assert (same.written.written, same.written.removed) == ((), ())
 
 
+@pytest.mark.slow
 def test_bytes_depend_on_no_hash_seed_and_no_directory(tmp_path: Path) -> None:
     model = Path(__file__).parent.parent / "examples" / "digits" / "model.py"
     found: list[dict[str, bytes]] = []
@@ -101,6 +103,7 @@ def test_the_graph_hash_is_of_the_meaning() -> None:
     assert graph_hash(traced) != graph_hash(renamed)
 
 
+@pytest.mark.slow
 def test_a_summary_says_what_the_model_costs(tmp_path: Path) -> None:
     summary = compile_project(make_model().trace(), directory=tmp_path / "out", build=False)
     (entry,) = summary.entries
@@ -125,6 +128,7 @@ def test_a_pass_that_breaks_a_rule_is_found_and_named() -> None:
         run_pass("forget", forget, make_model().trace().entries, Trail())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [lg.f32, lg.bf16], ids=str)
 @pytest.mark.parametrize("target", ["cpu", "cuda"])
 def test_every_stage_that_can_be_shown_is_dumped(
@@ -283,6 +287,7 @@ def test_what_the_errors_of_weights_advise_fits(tmp_path: Path) -> None:
     lg.compile(model, output=tmp_path / "out", weights=given, build=False)
 
 
+@pytest.mark.slow
 def test_weights_may_be_tensors_of_torch(tmp_path: Path, arrays: dict[str, np.ndarray]) -> None:
     """As `load_state_dict` takes them: of 16 bits, and those of a module that was trained."""
     given = {n: torch.from_numpy(a).bfloat16().requires_grad_() for n, a in arrays.items()}
@@ -314,6 +319,7 @@ def test_what_cannot_be_weights_is_refused(weights: Any, says: str, tmp_path: Pa
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_unused_tensors_are_listed(tmp_path: Path, arrays: dict[str, np.ndarray]) -> None:
     file = tmp_path / "w.safetensors"
     save_file({**arrays, "head.weight": np.zeros(3, np.float32)}, file)
@@ -452,7 +458,7 @@ def test_models_of_one_name_are_modules_of_their_own(tmp_path: Path) -> None:
         def run(x: lg.Tensor, factor: int = factor) -> lg.Tensor:
             return x * factor
 
-        modules.append(lg.compile(model, output=tmp_path / place))
+        modules.append(lg.compile(model, output=tmp_path / place, isa="native"))
     x = np.ones((2, 3), np.float32)
     found = [float(m.Model().context().run(x)[0, 0]) for m in modules]
     assert found == [2, 3, 5]

@@ -1684,6 +1684,7 @@ def library() -> Callable[[str], Library]:
     return on_demand((*WITH_DIMS, *WITH_NUMBERS), 30)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", WITH_DIMS, ids=lambda p: p.name)
 def test_dims(program: SmallProgram, library: Callable[[str], Library]) -> None:
     library(program.name).check(program)

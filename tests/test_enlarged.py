@@ -54,6 +54,7 @@ def lowered(function: Callable[..., Any], *inputs: Any) -> tuple[Any, LoweredMod
     return graph, assemble((("entry", graph),), CUDA, architectures=("sm_90a",))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_windows_read_the_enlarged_image(name: str, rng: np.random.Generator) -> None:
     function, inputs, stored = CASES[name]

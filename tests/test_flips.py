@@ -107,6 +107,7 @@ def test_a_book_says_what_is_not_stored() -> None:
     assert Book({}).flips == HEURISTIC
 
 
+@pytest.mark.slow
 def test_a_file_of_flips_alone_is_taken_as_far_as_plans_run_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -152,6 +152,7 @@ NETS: dict[str, tuple[Callable[[], nn.Module], tuple[Any, ...]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETS)
 def test_kernels_do_what_the_graph_says(name: str, rng: np.random.Generator) -> None:
     make, shape = NETS[name]

@@ -187,6 +187,7 @@ def test_comparison_holds(case: tuple[Tree, list[dict[Any, int]]], other: Tree) 
             assert known == (value(tree, env) < value(other, env))
 
 
+@pytest.mark.slow
 @EXAMPLES
 @given(cases(), TREES, TREES, st.integers(1, 9))
 def test_substitution_is_evaluation_of_what_is_put_in(
@@ -271,6 +272,7 @@ def merged(factors: list[Ix], draw: Any) -> tuple[Ix, ...]:
     return tuple(out)
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(FACTORS, st.sampled_from([None, S, E, PADDED, UP]), st.integers(0, 3), st.data())
 def test_reshape_is_a_bijection_in_row_major_order(

@@ -421,6 +421,7 @@ def contractions(draw: st.DrawFn) -> tuple[list[int], list[tuple[int, ...]], tup
     return sizes, factors, tuple(gone), draw(st.booleans())
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(contractions(), st.integers(0, 99))
 def test_contractions_are_einsum(case: tuple, seed: int) -> None:
@@ -445,6 +446,7 @@ def test_contractions_are_einsum(case: tuple, seed: int) -> None:
     proven(total(product, *gone), np.asarray(wanted), **arrays)
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(st.data())
 def test_conditions_on_positions(data: st.DataObject) -> None:
@@ -517,6 +519,7 @@ def test_random_bits_are_philox() -> None:
     assert abs(a.astype(np.float64).mean()) < 2**31 * 0.1
 
 
+@pytest.mark.slow
 def test_values_are_dropped_after_their_last_use() -> None:
     """A long chain over 8 MB arrays stays far below the sum of its values."""
     n = given_as("x", f32, 2**20)

@@ -290,6 +290,7 @@ def test_what_a_fold_carries_is_stored_beside_what_it_weights(name: str) -> None
     assert [k.program.skeleton for k in others] == ["simt"] * BEHIND.get(name, 0)
 
 
+@pytest.mark.slow
 def test_kernels_that_store_what_they_carry() -> None:
     programs = [
         SmallProgram(name, function, tuple(specs.items()), POINTS[specs is ONE])

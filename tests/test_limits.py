@@ -40,6 +40,7 @@ def test_what_binds(
     assert LIMITS.least(computes, *work) == wanted
 
 
+@pytest.mark.slow
 def test_the_processor_is_probed() -> None:
     if cxx() is None:
         pytest.skip("no C++ compiler")
@@ -56,6 +57,7 @@ def test_the_processor_is_probed() -> None:
         assert smaller.written >= larger.written
 
 
+@pytest.mark.slow
 def test_only_what_is_asked_for_is_probed() -> None:
     if cxx() is None:
         pytest.skip("no C++ compiler")

@@ -196,6 +196,7 @@ def _has_number(value: ast.expr) -> bool:
     return any(type(c) in (int, float) and c not in (0, 1) for c in constants)
 
 
+@pytest.mark.slow
 def test_no_number_of_a_machine_stands_outside_of_its_row() -> None:
     found: dict[str, set[str]] = {}
     for folder in ("lower", "emit"):
@@ -352,6 +353,7 @@ MORE: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_every_number_of_a_row_is_read() -> None:
     seen: set[tuple[str, str]] = set()
     gpus = [watched(row, seen) for row in (SM_80, replace(SM_80, accumulators=2), SM_90A)]

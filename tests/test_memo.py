@@ -58,6 +58,7 @@ def test_nan_is_one_constant() -> None:
     assert region.const(math.nan, lg.f32) is region.const(float("nan"), lg.f32)
 
 
+@pytest.mark.slow
 def test_a_long_chain_goes_without_recursion() -> None:
     n = const(54321.0, lg.f32)
     for _ in range(100_000):
@@ -141,9 +142,9 @@ def model(i):
     return made
 
 found = {}
-for i in range(1, 201):
+for i in range(1, 121):
     lower_model(model(i).trace(), {})
-    if i % 50 == 0:
+    if i % 60 == 0:
         found[i] = resident()
 print(json.dumps(found))
 """
@@ -151,10 +152,10 @@ print(json.dumps(found))
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads Linux's /proc")
-def test_memory_is_flat_over_two_hundred_models() -> None:
+def test_memory_is_flat_over_many_models() -> None:
     """A model of this size makes 2.6 MB of nodes and cached results: what keeps 2% of them fails."""
     made = subprocess.run(
         [sys.executable, "-c", MANY], cwd=ROOT, capture_output=True, text=True, check=True
     )
     found = json.loads(made.stdout)
-    assert found["200"] - found["100"] < 6e6, found
+    assert found["120"] - found["60"] < 3.6e6, found

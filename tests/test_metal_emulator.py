@@ -44,6 +44,7 @@ def stopped(program: Path, kernel: str, *sizes: int, fault: str = "", seed: int 
 # ---- right --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_a_reduction_of_simdgroups_and_the_threadgroup(
     seed: int, program: Path, rng: np.random.Generator
@@ -85,6 +86,7 @@ def test_floats_of_16_bits_round_to_nearest(program: Path) -> None:
     np.testing.assert_array_equal(np.signbit(y[:, 3]), np.signbit(h))
 
 
+@pytest.mark.slow
 def test_a_launch_by_the_runtime_allocates_nothing(tmp_path: Path) -> None:
     """Of the heap no more than the emulator's own classes take for the same calls."""
     build_encoding(tmp_path / "encode")
@@ -242,6 +244,7 @@ SEEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", SEEN)
 def test_a_checked_build_stops_it(kernel: str, checked: Path) -> None:
     many = 8 if kernel in {"added_by_groups", "chain"} else 1

@@ -46,6 +46,7 @@ def kernels(project: Path) -> list[Path]:
     return sorted((project / "kernels").glob("k*.metal"))
 
 
+@pytest.mark.slow
 def test_every_kind_of_kernel_is_among_them(project: Path) -> None:
     words = {path.stem.rsplit("_", 1)[-1] for path in kernels(project)}
     assert words == {"simt", "pipeline", "cascade", "fold", "order", "groups"}
@@ -113,6 +114,7 @@ def named_again(text: str) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_names_inside_of_a_value_are_its_own() -> None:
     """A guard around what has names, which are used inside of it: the inner ones must not hide them."""
     smoothed = next(p for p in ROWS if p.name == "smoothed")
@@ -130,6 +132,7 @@ def test_statistics_of_columns_are_cut_where_no_thread_holds_rows() -> None:
     assert len(lower_model(model, {}, target=parse_target("metal")).lowered.kernels) > 1
 
 
+@pytest.mark.slow
 def test_address_spaces_are_kept_apart(project: Path) -> None:
     folders = (f"-I{project / f}" for f in ("", "runtime", "kernels"))
     flags = ["-D__METAL_VERSION__=310", "-DLUMIGEN_NS=programs_impl", *folders]
@@ -277,6 +280,7 @@ def test_words_for_memory_are_no_names() -> None:
     assert {"ray_data_", "object_data_", "device_"} <= names
 
 
+@pytest.mark.slow
 def test_what_is_not_there_is_illegal_and_says_why() -> None:
     """Every change of every schedule of the programs builds a kernel that has text, or is refused."""
     compiled = lower_model(programs(), {}, target=parse_target("metal"))

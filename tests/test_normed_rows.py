@@ -87,6 +87,7 @@ def library(dtype: lg.DType) -> FastLane:
     return compiled(made, dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [lg.f32, lg.bf16], ids=str)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", ONE)
@@ -105,6 +106,7 @@ def library_of_deep(dtype: lg.DType) -> FastLane:
     return compiled(made, dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DEEP, ids=str)
 @pytest.mark.parametrize("name", ["rms", "accumulators"])
 def test_rows_are_normalised_part_by_part(

@@ -66,6 +66,7 @@ def read_by(program: Program) -> set[str]:
     return {name for name in found if "norm" not in name and "bias" not in name}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [lg.f32, lg.bf16])
 def test_one_row_and_many_share_the_packed_weights(dtype: lg.DType):
     model = lowered(block(), dtype)

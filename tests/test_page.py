@@ -107,6 +107,7 @@ def test_wires_lead_from_what_stores_to_what_reads() -> None:
     assert all(b.x + b.width <= drawn.width and b.y < drawn.height for b in drawn.boxes)
 
 
+@pytest.mark.slow
 def test_the_command_writes_it(tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     assert shown(str(DECODE), "--html", str(file)) == f"{file}: 6 kernels\n"

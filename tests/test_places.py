@@ -122,6 +122,7 @@ def test_what_lies_between_counts_too() -> None:
     assert not is_small(ix(a) * 4097 // 8192)
 
 
+@pytest.mark.slow
 def test_values_are_computed_in_their_own_type() -> None:
     """Places are of 32 bits here; what is made of them, and of what memory has, may be greater."""
     made = kernel(lambda x: lg.arange(x.shape[0]) * 5_000_000_000 + x, x=lg.spec(FEW, dtype=lg.i64))

@@ -116,6 +116,7 @@ def inputs_of(graph: Graph, count: int, rng: np.random.Generator) -> dict[str, A
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", [CUDA, EAGER], ids=["cuda", "eager"])
 @pytest.mark.parametrize("name", CASES)
 def test_the_parts_are_the_product(name: str, device: Any, rng: np.random.Generator) -> None:
@@ -133,6 +134,7 @@ def test_the_parts_are_the_product(name: str, device: Any, rng: np.random.Genera
             agree(meant[out], value, f"what {name} means at {count}")
 
 
+@pytest.mark.slow
 def test_counters_are_0_again_and_order_changes_nothing(rng: np.random.Generator) -> None:
     """Every number is the same to the last bit, whichever block comes last."""
     function, inputs = CASES["weights"]

@@ -64,6 +64,7 @@ def lowered(name: str, dtype: lg.DType = lg.f32) -> LoweredModel:
     return lower_model(made, {}, target=HOST, dtype=lg.f32).lowered
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [lg.f32, lg.bf16], ids=str)
 @pytest.mark.parametrize("name", CASES)
 def test_one_launch_stores_no_scores(name: str, dtype: lg.DType) -> None:
@@ -80,6 +81,7 @@ def test_one_launch_stores_no_scores(name: str, dtype: lg.DType) -> None:
     assert all(product(b.dims[-1:]).estimate() == FEATURES for b in stored)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [lg.f32, lg.bf16], ids=str)
 @pytest.mark.parametrize("name", CASES)
 def test_tiles_compute_the_graph(name: str, dtype: lg.DType) -> None:
@@ -94,6 +96,7 @@ def test_tiles_compute_the_graph(name: str, dtype: lg.DType) -> None:
                 agree(value, expected[out], f"{name}: {out} of {queries} queries, {keys} keys")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [lg.f32, lg.bf16], ids=str)
 def test_the_compiled_kernels_do(dtype: lg.DType) -> None:
     graphs = {name: graph_of(case, dtype) for name, case in CASES.items()}
@@ -165,6 +168,7 @@ def test_few_columns_run_one_at_a_time(name: str, dtype: lg.DType) -> None:
 # ---- blocks of threads ----
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [lg.f32, lg.bf16], ids=str)
 @pytest.mark.parametrize("name", CASES)
 def test_blocks_compute_the_graph(name: str, dtype: lg.DType) -> None:
@@ -224,6 +228,7 @@ def test_weights_of_two_products_have_places_of_their_own() -> None:
     every_variant_agrees(graph, model, {QUERIES: 70}, np.random.default_rng(1), "both")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", [LOOPING, CUDA], ids=["cpu", "cuda"])
 @pytest.mark.parametrize("dtype", [lg.f32, lg.bf16], ids=str)
 def test_two_loops_compute_the_same_scores_again(device: Device, dtype: lg.DType) -> None:

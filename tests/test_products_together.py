@@ -144,6 +144,7 @@ def library(dtype: lg.DType) -> FastLane:
     return compiled(made, dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [lg.f32, lg.bf16], ids=str)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", NETS)
@@ -173,6 +174,7 @@ def library_of_deep(dtype: lg.DType) -> FastLane:
     return compiled({**made, "grids": grids(query_key_value, "rows", k, dtype)}, dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DEEP, ids=str)
 @pytest.mark.parametrize("shape", ["rows", "one"])
 def test_products_in_parts_wait_for_each_other(
@@ -255,6 +257,7 @@ def grids(
     return model.trace()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [lg.f32, lg.bf16], ids=str)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", GRIDS)

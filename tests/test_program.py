@@ -267,6 +267,7 @@ def test_an_arena_wastes_little_on_what_networks_do() -> None:
         assert all(is_close(total, most) for total, most in arena_bytes(fixed, ())), seed
 
 
+@pytest.mark.slow
 def test_an_arena_wastes_little_at_all_dims_at_once() -> None:
     """One order serves three points, which now and then cannot all be met."""
     close = 0

@@ -80,6 +80,7 @@ def decoded(name: str, found: Any, form: str, shape: tuple[int, ...]) -> Array:
     return row.blocks.packed(form, shape, lambda field: found[f"{name}.{field}"]).decoded()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", LARGEST)
 def test_a_model_computes_what_its_blocks_stand_for(form: str) -> None:
     model = traced()

@@ -202,6 +202,7 @@ def test_what_stands_beside_a_product_has_a_text(name: str, target: str) -> None
                 assert model.model.kernels, (b, s, h)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [f16, bf16], ids=str)
 def test_programs_held_in_16_bits_are_what_their_regions_mean(dtype: DType) -> None:
     """Both round what lies between kernels; an ulp is the difference where sums fall on two sides of a tie."""

@@ -95,6 +95,7 @@ def measurements(region: Region, rank: Rank) -> tuple[int, list[Measured]]:
     pytest.fail("the best was not found")
 
 
+@pytest.mark.slow
 def test_fewer_measurements_find_the_winner() -> None:
     _, taught = measurements(region_of(512, 1024), unranked)
     ranking = Ranking(taught)

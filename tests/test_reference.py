@@ -344,6 +344,7 @@ def error(got: np.ndarray, want: np.ndarray) -> float:
     return float(np.max(np.abs(got - want) / (np.abs(want) + np.sqrt(np.mean(want**2)) + 1e-300)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("region", REGIONS, ids=lambda r: r.__name__)
 def test_references_mean_what_their_regions_mean(
     region: Callable[[], Region], kernels: Kernels, rng: np.random.Generator

@@ -131,6 +131,7 @@ def test_a_gpu_computes_them_where_they_are_read() -> None:
     assert len(program.launches) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("device", [CPU, CUDA], ids=["cpu", "cuda"])
 def test_the_programs_compute_the_graph(

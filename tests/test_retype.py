@@ -285,6 +285,7 @@ def agree(found: np.ndarray, wanted: np.ndarray, tolerance: float) -> None:
     assert worst <= tolerance, f"off by {worst:.2e} of the scale"
 
 
+@pytest.mark.slow
 @HALVES
 @pytest.mark.parametrize("name", BY_NAME)
 def test_kernels_compute_what_the_interpreter_and_exact_arithmetic_say(

@@ -174,6 +174,7 @@ def rounded(arrays: dict[str, Array], dtype: lg.DType) -> dict[str, Array]:
 SIZES = ((1, 1), (5, 700), (63, 127), (97, 129), (300, 400))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [lg.f32, lg.bf16], ids=str)
 @pytest.mark.parametrize("name", CASES)
 def test_no_scores_are_stored(name: str, dtype: lg.DType) -> None:
@@ -187,6 +188,7 @@ def test_no_scores_are_stored(name: str, dtype: lg.DType) -> None:
     assert all(product(b.dims).estimate() < 200 * WIDE for b in stored)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_tiles_compute_the_graph(name: str) -> None:
     case = CASES[name]
@@ -200,6 +202,7 @@ def test_tiles_compute_the_graph(name: str) -> None:
             agree(value, expected[out], f"{name}: {out} of {rows} rows, as its region says")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [lg.f32, lg.bf16], ids=str)
 def test_the_compiled_kernels_do(dtype: lg.DType) -> None:
     graphs = {name: graph_of(case, f"{name}_") for name, case in CASES.items()}
@@ -255,6 +258,7 @@ def test_few_rows_are_folded_in_parts_of_their_columns(name: str, dtype: lg.DTyp
     assert all(product(b.dims).estimate() <= 2 * 8 * 64 for b in stored)
 
 
+@pytest.mark.slow
 def test_parts_of_columns_compute_the_graph() -> None:
     """Each entry as the interpreter runs it, and compiled; small integers have many equal products."""
     graphs = {name: graph_of(case, f"{name}_") for name, case in IN_PARTS.items()}
@@ -294,6 +298,7 @@ PLAIN: dict[str, Callable[[lg.Tensor], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", [16, 64, 4096])
 @pytest.mark.parametrize("name", PLAIN)
 def test_one_loop_over_plain_rows_carries_its_corrections(name: str, part: int) -> None:
@@ -338,6 +343,7 @@ def check_built(name: str, built: Built | Illegal) -> None:
         agree(out, wanted[s.dst.name].astype(out.dtype), f"{name}: {s.dst}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changed",
     [
@@ -384,6 +390,7 @@ def test_plain_rows_compiled() -> None:
         agree(lane.run(name, {"x": x}, {})["out"], wanted, name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["place", "place_of_least", "place_and_greatest", "ties"])
 def test_ties_and_what_is_no_number(name: str) -> None:
     """The first of equal ones, or the first NaN; rows of -inf too. Small integers have many equal products."""
@@ -452,6 +459,7 @@ def attention_by_rows() -> FastLane:
     return fast_lane.load(assembled(graphs, replace(DEVICE, products=only_rows)), "-O1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BY_ROWS)
 def test_attention_by_rows(name: str) -> None:
     """The columns of both products are packed for each part; rows are queries, which vectors run along elsewhere."""

@@ -287,6 +287,7 @@ def test_counts_are_those_of_groups_that_there_are() -> None:
     assert [k.region.native for k in model.kernels] == ["groups", None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "count"),
     [("sum", 401), ("amax", 401), ("amin", 401), ("sum", lg.Dim("long", 1, 500))],
@@ -383,6 +384,7 @@ def test_kernels_know_the_extents_of_the_integers_they_read() -> None:
         assert extents <= {*k.program.dims}
 
 
+@pytest.mark.slow
 def test_what_is_repeated_is_grouped_once() -> None:
     """Indices that are expanded along rows, as graph networks have them."""
     given = {"x": lg.spec(5000, 8), "i": lg.spec(20000, dtype=lg.i64), "s": lg.spec(20000, 8)}

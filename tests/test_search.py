@@ -42,6 +42,7 @@ def numbers(rng: np.random.Generator, *shape: int) -> np.ndarray:
     return x
 
 
+@pytest.mark.slow
 @DEVICES
 @pytest.mark.parametrize(("n", "m"), [(1000, 300), (63, 65), (64, 1), (1, 300)])
 def test_positions_are_those_of_numpy(device: Device, n: int, m: int) -> None:
@@ -84,6 +85,7 @@ def test_a_search_has_as_many_steps_as_the_length_of_a_row_has_digits(device: De
     assert len(model.programs[0].chosen({})) <= 2 * 21 + 6
 
 
+@pytest.mark.slow
 @DEVICES
 def test_membership_is_looked_up_in_the_sorted_others(device: Device) -> None:
     rng = np.random.default_rng(3)

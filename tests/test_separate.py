@@ -505,6 +505,7 @@ def agree(folds, case: Case, exprs, buffers, rtol=1e-9, atol=1e-12, tiles=TILES)
 names = {"ids": lambda f: f.__name__}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", ONE_LOOP, **names)
 @pytest.mark.parametrize("seed", range(6))
 def test_one_loop(make: Callable[[], Case], seed: int) -> None:
@@ -532,6 +533,7 @@ def test_cancelling_is_flagged_and_runs_as_sweeps(make: Callable[[], Case], seed
     agree(folds, case, exprs, buffers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", REFUSED, **names)
 @pytest.mark.parametrize("seed", range(3))
 def test_refused(make: Callable[[], Case], seed: int) -> None:

@@ -68,6 +68,7 @@ CASES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("name", "function", "dtype"), CASES, ids=[c[0] for c in CASES])
 def test_text_is_of_the_length_of_what_is_computed(
@@ -85,6 +86,7 @@ def test_text_is_of_the_length_of_what_is_computed(
     assert all(len(kernel.body) < 20_000 for kernel in kernels)
 
 
+@pytest.mark.slow
 def test_numbers_are_the_interpreter_s() -> None:
     programs = [
         SmallProgram(name, function, (("x", lg.spec(3, N, dtype=dtype)),), ({"n": 1}, {"n": 37}))

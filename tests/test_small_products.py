@@ -40,6 +40,7 @@ SMALL: dict[str, tuple[Case, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_blocks_hold_what_they_need(name: str, rng: np.random.Generator) -> None:
     case, tile = SMALL[name]

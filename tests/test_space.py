@@ -261,6 +261,7 @@ def close(found: Mapping[str, Array], region: Region, want: Mapping[str, Array])
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "device"), RUN)
 def test_each_choice_changes_the_program_and_not_the_result(name: str, device: str) -> None:
     """Sizes past all that there is are the exception: an extent of 40 has one tile of 512, and one of 1024."""

@@ -352,6 +352,7 @@ def test_interpolation_by_a_scale_that_extents_do_not_show(
                 check(got, right, TOLERANCE, 1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("height", "width"), [(4, 4), (12, 8), (16, 12), (8, 8)])
 def test_pieces_whose_number_is_symbolic(height: int, width: int) -> None:
     x = np.abs(numbers(1, 2, height, width)) + 0.5  # so that nothing cancels

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 import torch.nn.functional as torch_functional
 from hypothesis import given, settings
@@ -90,6 +91,7 @@ def apply(module: Any, kind: str, argument: Any, x: Any) -> Any:
             return module.cat([x, x.flip(argument)], argument)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(steps())
 def test_chains(program: tuple[tuple[int, ...], list[tuple[str, Any]]]) -> None:

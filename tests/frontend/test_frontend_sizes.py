@@ -435,6 +435,7 @@ def test_parameters_are_tensors_to_torch_too() -> None:
         torch.relu(nn.Parameter(3))  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_lumigen_does_not_import_torch() -> None:
     code = "import sys, lumigen; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

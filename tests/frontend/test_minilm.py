@@ -57,6 +57,7 @@ def test_the_batch_is_an_option(small: Weights) -> None:
     assert model.trace().entries[0][1].dims()[0] == lg.Dim("batch", 1, 8)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(checkpoint() is None, reason=NO_CHECKPOINT)
 def test_the_real_checkpoint() -> None:
     folder = checkpoint()

@@ -397,6 +397,7 @@ def by_sums(tmp_path_factory: pytest.TempPathFactory) -> Read:
     return {how: saved(base / how, of_sums(how)) for how in SUMS}.__getitem__
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", SUMS)
 @given(st.one_of(SOME, OLD))
 def test_tokens_by_sums(by_sums: Read, how: str, text: str) -> None:
@@ -424,6 +425,7 @@ CLUSTERS = [
 ]
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(["a", *CLUSTERS])).map("".join), KNOWN)
 def test_characters_are_mapped_with_their_marks(few: str, any_of_them: str) -> None:
     charsmap = sums().normalizer_spec.precompiled_charsmap
@@ -518,6 +520,7 @@ def minilm() -> tuple[Tokenizer, hf.Tokenizer]:
     return ours, theirs
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(checkpoint() is None, reason=NO_CHECKPOINT)
 @given(st.one_of(SOME, OLD))
 def test_wordpiece(text: str) -> None:
@@ -666,6 +669,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path, *(p for k, v in inner[:40] for p in places(v, (*path, k)))]
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_any_other_json_is_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -218,6 +218,7 @@ def results() -> dict[str, tuple[Any, Any]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_an_op_is_what_pytorch_computes(name: str, results: dict[str, tuple[Any, Any]]) -> None:
     got, want = results[name]

@@ -102,6 +102,7 @@ def test_lines_are_those_of_the_author() -> None:
     assert {"up", "down", "norm", "hidden"} <= set(graph.names.values())
 
 
+@pytest.mark.slow
 def test_convolutions_and_batch_norm() -> None:
     net = nn.Sequential(
         nn.Conv2d(3, 8, 3, stride=2, padding=1),
@@ -145,6 +146,7 @@ def test_attention_with_a_mask() -> None:
     assert inputs(model) == ["x", "mask"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
 def test_recurrent_layers(kind: Any) -> None:
     layer = kind(6, 5, num_layers=2, bidirectional=True, batch_first=True)
@@ -216,6 +218,7 @@ def test_sizes_are_expressions_of_dims() -> None:
     assert (str(x.shape[0]), str(y.shape[0])) == ("length", "2*length")
 
 
+@pytest.mark.slow
 def test_a_dim_needs_a_greatest_size() -> None:
     def made(**named: Any) -> Model:
         return lg.from_torch(
@@ -367,6 +370,7 @@ class Branches(nn.Module):
         return torch.cond(y.sum() > 0, lambda t: t + 1, lambda t: t.sin(), (y,))
 
 
+@pytest.mark.slow
 def test_a_branch_is_chosen_in_the_model() -> None:
     agrees(Branches(), (torch.ones(3),), (-torch.ones(3),))
 
@@ -394,6 +398,7 @@ class OfGraphs(nn.Module):
         return last, sums, count, grown, chosen
 
 
+@pytest.mark.slow
 def test_operators_that_run_graphs() -> None:
     calls = [(torch.randn(n, 4),) for n in (5, 2, 9)]
     agrees(OfGraphs(), *calls, shapes=[{0: LENGTH}])
@@ -411,6 +416,7 @@ class Joined(nn.Module):
         )
 
 
+@pytest.mark.slow
 def test_an_associative_scan_is_written_out_by_pytorch() -> None:
     agrees(Joined(), (torch.randn(3, 5),))
 
@@ -587,6 +593,7 @@ class Endless(nn.Module):
         return while_loop(lambda i, _: i >= 0, lambda i, y: (i + 0, y * 1), (torch.tensor(0), x))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "why"),
     [

@@ -123,6 +123,7 @@ def is_close(opened: Opened) -> list[str]:
 # --- which way ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_known_architecture_is_its_example(tmp_path: Path) -> None:
     module = saved(tmp_path, "LlamaForCausalLM", DECODER)
     tokenized(tmp_path)
@@ -144,6 +145,7 @@ def test_texts_end_as_generation_config_says(tmp_path: Path) -> None:
     assert text.ends == (7, 9)
 
 
+@pytest.mark.slow
 def test_an_unknown_causal_model_continues_texts_over_its_caches(tmp_path: Path) -> None:
     """Grouped heads, a window that is shorter than the text, and weights in several files."""
     sizes = {**DECODER, "head_dim": 8, "sliding_window": 6}
@@ -164,6 +166,7 @@ def test_an_unknown_causal_model_continues_texts_over_its_caches(tmp_path: Path)
     assert is_close(found) == ["logits"] * 4
 
 
+@pytest.mark.slow
 def test_a_tokenizer_that_is_not_read_is_no_obstacle(gemma: Path, tmp_path: Path, run: Run) -> None:
     """Its model is compiled without the program."""
     folder = shutil.copytree(gemma, tmp_path / "m")
@@ -177,6 +180,7 @@ def test_a_tokenizer_that_is_not_read_is_no_obstacle(gemma: Path, tmp_path: Path
     assert found.chosen.line.endswith("over caches as states")
 
 
+@pytest.mark.slow
 def test_an_encoder_has_dims(tmp_path: Path) -> None:
     """Positions begin after that of padding: there are two fewer than rows of the table."""
     saved(tmp_path, "RobertaForMaskedLM", ENCODER)
@@ -188,6 +192,7 @@ def test_an_encoder_has_dims(tmp_path: Path) -> None:
     assert set(is_close(found)) == {"logits"}
 
 
+@pytest.mark.slow
 def test_a_model_of_images_takes_pixels(tmp_path: Path) -> None:
     saved(tmp_path, "ConvNextForImageClassification", PYRAMID)
     found = open_checkpoint(tmp_path, {}, {"batch": (1, 3)})
@@ -197,6 +202,7 @@ def test_a_model_of_images_takes_pixels(tmp_path: Path) -> None:
     assert set(is_close(found)) == {"logits"}
 
 
+@pytest.mark.slow
 def test_what_an_example_does_not_compute_is_transformers_own(tmp_path: Path) -> None:
     saved(tmp_path, "LlamaForCausalLM", {**DECODER, "hidden_act": "gelu"})
     found = explained(tmp_path, {}, {})
@@ -206,6 +212,7 @@ def test_what_an_example_does_not_compute_is_transformers_own(tmp_path: Path) ->
     assert found.operators["aten.scaled_dot_product_attention.default"] == 2
 
 
+@pytest.mark.slow
 def test_a_way_may_be_asked_for(tmp_path: Path) -> None:
     saved(tmp_path, "LlamaForCausalLM", DECODER)
     found = explained(tmp_path, {"way": "forward"}, {"sequence": 6})
@@ -284,6 +291,7 @@ def test_quantised_weights_stay_in_their_bits(case: str, tmp_path: Path) -> None
     assert continued(found, [5, 7, 9], 4) == greedy(module, [5, 7, 9], 4)
 
 
+@pytest.mark.slow
 def test_quantised_weights_of_any_model_stay_in_their_bits(tmp_path: Path, run: Run) -> None:
     """transformers has the floats, and needs no package of the format."""
     module = packed(tmp_path / "m", "OlmoForCausalLM", "gptq")
@@ -296,6 +304,7 @@ def test_quantised_weights_of_any_model_stay_in_their_bits(tmp_path: Path, run: 
     assert "note: weights of few bits: 5 in gptq4" in said
 
 
+@pytest.mark.slow
 def test_floats_are_read_whatever_is_said_of_bits(tmp_path: Path) -> None:
     saved(tmp_path, "RobertaForMaskedLM", ENCODER)
     configured(tmp_path, quantization_config={"quant_method": "later"})
@@ -305,6 +314,7 @@ def test_floats_are_read_whatever_is_said_of_bits(tmp_path: Path) -> None:
 # --- in Python ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_directory_is_a_model_in_python(llama: Path, gemma: Path) -> None:
     """It has its weights, and its originals: an example's is transformers, over caches of zeros at first."""
     model = from_hugging_face(llama, options={"prefill": 8})
@@ -377,6 +387,7 @@ def gemma(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_way_is_one_line(llama: Path, run: Run) -> None:
     line = "LlamaForCausalLM is compiled as the example llama"
     code, said = run("compile", llama, "--check", "--no-build", "-q")
@@ -387,6 +398,7 @@ def test_the_way_is_one_line(llama: Path, run: Run) -> None:
     assert (code, json.loads(said)["line"]) == (0, line)
 
 
+@pytest.mark.slow
 def test_all_problems_are_listed(tmp_path: Path, run: Run) -> None:
     saved(tmp_path / "fnet", "FNetModel", {**SIZES, "vocab_size": 99, "intermediate_size": 48})
     code, said = run("compile", tmp_path / "fnet", "--explain")

@@ -50,6 +50,7 @@ def test_a_file_must_be_a_whole_model(rng, tmp_path: Path) -> None:
     refused(tmp_path, errors.BadOnnxFile, "it is a directory")
 
 
+@pytest.mark.slow
 def test_changed_bytes_are_refused_or_another_model(rng, tmp_path: Path) -> None:
     text = classifier(rng).SerializeToString()
     chance = random.Random(0)
@@ -372,6 +373,7 @@ def fuzz():
     return module
 
 
+@pytest.mark.slow
 def test_mistakes_are_models_or_one_clear_message(tmp_path: Path) -> None:
     """Nothing else is raised, and nothing is written; `tests/sweeps/onnx_fuzz.py` tries more of them."""
     trials = fuzz()

@@ -51,6 +51,7 @@ def archive(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_an_archive_is_the_module(archive: Path) -> None:
     model = from_pt2(archive, {"x_dim0": (1, 8)}, trust=True)
     assert (model.name, model.entries[0].name) == ("net", "forward")
@@ -67,6 +68,7 @@ def test_an_archive_is_the_module(archive: Path) -> None:
             imported.check(got, [module(x)["probs"].numpy()])
 
 
+@pytest.mark.slow
 def test_names_and_numbers_need_no_trust(archive: Path) -> None:
     dims = {"x_dim0": (1, 8)}
     read, trusted = (from_pt2(archive, dims, trust=trust) for trust in (False, True))
@@ -89,6 +91,7 @@ def test_arithmetic_on_sizes_needs_no_trust(tmp_path: Path) -> None:
     imported.check(got, [Sized()(x).numpy()])
 
 
+@pytest.mark.slow
 def test_the_command_compiles_an_archive(archive: Path, tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     words = ["compile", str(archive), "--no-build", "-o", out]
@@ -101,6 +104,7 @@ def test_the_command_compiles_an_archive(archive: Path, tmp_path: Path) -> None:
     assert (tmp_path / "out" / "weights" / "net.safetensors").is_file()
 
 
+@pytest.mark.slow
 def test_weights_in_place_of_an_archive_s_are_all_of_them(archive: Path, tmp_path: Path) -> None:
     words = ["compile", str(archive), "--trust", "--no-build", "--dim", "x_dim0=1..8"]
     weights = {k: v.numpy() for k, v in Net().state_dict().items()}
@@ -118,6 +122,7 @@ class Transformed(nn.Module):
         return torch.fft.fft(x).real + torch.rand_like(x)
 
 
+@pytest.mark.slow
 def test_all_that_an_archive_has_is_listed(archive: Path, tmp_path: Path) -> None:
     words = ["compile", str(archive), "--trust", "--explain", "--dim", "x_dim0=1..8"]
     called = CliRunner().invoke(command_line, [*words, "--json"])

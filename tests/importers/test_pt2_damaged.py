@@ -106,6 +106,7 @@ def damaged(whole: bytes, rng: random.Random) -> bytes:
     return changed(whole, untrue(rng))
 
 
+@pytest.mark.slow
 def test_damaged_archives_are_refused_with_one_message(
     whole: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -219,6 +220,7 @@ class Pickled:
         return open, (str(self.file), "w")
 
 
+@pytest.mark.slow
 def test_no_pickle_runs_that_is_not_trusted(whole: bytes, tmp_path: Path) -> None:
     file, mark = tmp_path / "net.pt2", tmp_path / "mark"
     out = io.BytesIO()

@@ -252,6 +252,7 @@ TOLERANCE = {
 }  # of the largest logit, by what the caches hold
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "cache", "chunk"),
     [

@@ -188,6 +188,7 @@ def test_the_first_release_of_gpt2_has_bare_names(tmp_path: Path) -> None:
     assert {"wte.weight", "h.1.mlp.c_fc.bias"} < {w.name for w in traced.weights}
 
 
+@pytest.mark.slow
 def test_kernels_of_a_gpu_keep_the_rules(tmp_path: Path) -> None:
     """Heads that are too narrow for tiles run as vector loops, whose lanes hold no other lanes."""
     config = {**GPT2, "layer_norm_epsilon": 1e-5, "activation_function": "gelu_new"}

@@ -16,6 +16,7 @@ from lumigen.emit.project import render_project
 from lumigen.errors import CompilerMissing, NotBuilt, ProjectBuildFailed
 
 
+@pytest.mark.slow
 def test_a_build_of_what_is_built_starts_nothing(project):
     build_project(project)  # another test may have built it with its tests
     start = time.perf_counter()

@@ -130,6 +130,7 @@ def test_the_projects_own_tests_over_a_fake_of_cuda(sources, test):
     assert "0 failures" in run(compile_program(sources, str(main), *extra)) or extra
 
 
+@pytest.mark.slow
 def test_the_test_of_kernels_compiles_with_what_is_stored(tmp_path):
     model = lg.Model("wide")
 

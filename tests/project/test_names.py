@@ -106,6 +106,7 @@ def test_dims_may_be_called_like_anything_in_a_project(tmp_path):
     compile_files(files, tmp_path, ("src/go", "kernels/k", "tests/", "examples/"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_inputs", [True, False])
 def test_tensors_may_be_called_like_anything_in_an_entry(tmp_path, as_inputs):
     others = tuple(f"other{i}" for i in range(len(ENTRY_WORDS)))
@@ -114,6 +115,7 @@ def test_tensors_may_be_called_like_anything_in_an_entry(tmp_path, as_inputs):
     compile_files(files, tmp_path, ("src/go", "examples/"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_inputs", [True, False])
 def test_tensors_may_be_called_like_anything_in_a_kernel(tmp_path, as_inputs):
     words = tuple(w for w in (*KERNEL_WORDS, *ENTRY_WORDS) if taken_by(w) is None and w != "out")

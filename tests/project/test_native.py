@@ -17,6 +17,7 @@ NATIVE = Path(__file__).parent / "native"
 RUNTIME = runtime_dir()
 
 
+@pytest.mark.slow
 def test_c_interface(project, compile_against):
     program = compile_against("abi_test.cpp", "abi_test", "-O0")
     for weights in ("weights/tiny.safetensors", "original.safetensors"):

@@ -79,6 +79,7 @@ def test_weights_from_a_file_from_memory_and_packed_give_the_same(tiny, project,
         np.testing.assert_array_equal(tiny.Model(moved).context(1).forward(x).y, want)
 
 
+@pytest.mark.slow
 def test_weights_in_memory_live_as_long_as_contexts(tiny, project, x):
     data = np.frombuffer((project / "original.safetensors").read_bytes(), np.uint8).copy()
     alive = weakref.ref(data)
@@ -198,6 +199,7 @@ time.sleep(0.1)
 """
 
 
+@pytest.mark.slow
 def test_threads_that_run_when_python_ends(project):
     text = ENDING.format(folder=str(project / "python"), width=models.IN)
     for _ in range(3):

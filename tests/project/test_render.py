@@ -56,6 +56,7 @@ def test_a_choice_is_an_if(golden):
     golden("project/src/choice.cpp", render_project(models.tiny_with_a_choice())["src/forward.cpp"])
 
 
+@pytest.mark.slow
 def test_a_choice_compiles_without_warnings(tmp_path):
     write_project(render_project(models.tiny_with_a_choice()), tmp_path)
     defines = ["-DLUMIGEN_NS=tiny_impl", "-DLUMIGEN_HAS_BASELINE=1"]

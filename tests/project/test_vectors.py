@@ -112,6 +112,7 @@ def run_test(
 # --- numbers --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_numpy_makes_the_numbers_of_the_tests(tool, tmp_path):
     program = tmp_path / "dump"
     flags = [
@@ -148,6 +149,7 @@ def test_an_element_is_the_same_alone(dtype):
 # --- what is stored -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_points_are_the_least_and_a_small_odd_one(traced):
     _, stored = parts(traced)
     assert [v.dims for v in stored["attend"]] == [(1, 2), (3, 10)]
@@ -155,12 +157,14 @@ def test_points_are_the_least_and_a_small_odd_one(traced):
     assert [v.dims for v in stored["noise"]] == [()]
 
 
+@pytest.mark.slow
 def test_long_outputs_are_sampled(traced):
     _, stored = parts(traced)
     more, grown, total, square = stored["narrow"][1].outputs
     assert [len(more), len(grown), len(total), len(square)] == [6, 280, 1, 6]
 
 
+@pytest.mark.slow
 def test_an_integer_that_a_rounding_error_decides_is_not_stored(traced):
     model, stored = parts(traced)
     units, third = stored["noise"][0].outputs
@@ -171,6 +175,7 @@ def test_an_integer_that_a_rounding_error_decides_is_not_stored(traced):
     assert "// units: i32[64]; not stored: a rounding error may give another integer" in text
 
 
+@pytest.mark.slow
 def test_too_much_work_is_not_done_and_said_so(traced, monkeypatch):
     monkeypatch.setattr(module, "MAX_WORK", 1000)
     model, stored = parts(traced)
@@ -179,6 +184,7 @@ def test_too_much_work_is_not_done_and_said_so(traced, monkeypatch):
     assert "// None are stored" in text
 
 
+@pytest.mark.slow
 def test_vectors_are_stable_and_of_the_meaning(traced):
     model, stored = parts(traced)
     assert vectors(model, several().trace().entries) == stored
@@ -206,6 +212,7 @@ def kernel_of(model: CompiledModel, entry: str, output: str) -> str:
     return name
 
 
+@pytest.mark.slow
 def test_kernels_are_stored_at_the_points_of_their_entries(traced):
     model, stored, _ = kernel_parts(traced)
     assert stored.keys() == {k.name for k in model.kernels}
@@ -228,6 +235,7 @@ def test_what_dims_do_not_change_is_stored_once():
     assert [v.dims for v in stored[kernel_of(compiled, "apply", "z")]] == [(1,)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"dtype": lg.bf16}, {"target": CUDA}], ids=str)
 def test_what_is_stored_is_what_the_region_means(traced, options):
     """The whole region, from whole buffers as the test in C++ fills them."""
@@ -253,6 +261,7 @@ def test_what_is_stored_is_what_the_region_means(traced, options):
                     np.testing.assert_allclose(output, chosen, close, 1e-9)
 
 
+@pytest.mark.slow
 def test_an_integer_of_a_kernel_that_a_rounding_error_decides_is_not_stored(traced):
     model, stored, _ = kernel_parts(traced)
     units = kernel_of(model, "noise", "units")
@@ -262,6 +271,7 @@ def test_an_integer_of_a_kernel_that_a_rounding_error_decides_is_not_stored(trac
     assert "// units: i32; not stored: a rounding error may give another integer" in text
 
 
+@pytest.mark.slow
 def test_a_kernel_of_too_much_work_is_not_stored_and_that_is_said(traced, monkeypatch):
     monkeypatch.setattr(kernel_module, "MAX_VALUES", 100)
     model, stored, _ = kernel_parts(traced)
@@ -361,6 +371,7 @@ def test_a_kernel_broken_like_its_reference_is_named_with_its_line(tmp_path):
 # --- the manifest ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_manifest_has_the_hash_of_the_weights(tmp_path):
     linear = nn.Linear(4, 3)
     model = lg.Model("one", linear)

@@ -106,6 +106,7 @@ def test_two_byte_weights(tmp_path):
     assert safetensors.numpy.load_file(tmp_path / "w")["w"].size == 128  # 96 bytes, padded
 
 
+@pytest.mark.slow
 def test_floats_are_converted_where_others_are_read(tmp_path):
     """To the same bits when the file is written and when the runtime opens the original."""
     rng = np.random.default_rng(0)
