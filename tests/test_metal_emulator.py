@@ -130,10 +130,10 @@ WRONG = {
     "gone_lane": "lane 9 is not at an operation of its simdgroup, it has returned",
     "gone_neighbour": "reads lane 9 of its simdgroup, which is not there",
     "half_a_matrix": "lane 16 is not at an operation of its simdgroup",
-    "past_the_end": "touched memory outside of its buffers",
-    "past_the_start": "touched memory outside of its buffers",
-    "past_shared": "touched memory outside of its buffers",
-    "past_arguments": "touched memory outside of its buffers",
+    "past_the_end": "touched memory outside of its tensors",
+    "past_the_start": "touched memory outside of its tensors",
+    "past_shared": "touched memory outside of its tensors",
+    "past_arguments": "touched memory outside of its tensors",
 }
 
 
@@ -150,7 +150,7 @@ STOPPED = {
     "two_barriers_in_a_line": "came to one on two ways",
     "sums_on_two_ways": "lane 1 is not at an operation of its simdgroup, it waits elsewhere",
     "far_behind": "behind the end of one of 512 bytes",
-    "written_behind": "past the ends of a buffer of 252 bytes",
+    "written_behind": "past the ends of a tensor of 252 bytes",
     "written_input": "wrote what it may only read, byte",
     "written_arguments": "wrote what it may only read, byte",
     "many_variables": "has more variables than its 64 KiB of stack",
@@ -184,6 +184,26 @@ def test_memory_is_guarded_at_one_end_and_at_the_other(program: Path) -> None:
     for seed in range(3):
         y = launch(program, "all_of_it", x, 1, 64, 0, 64, seed=seed)
         np.testing.assert_array_equal(y, x[::-1][:64])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_tensors_side_by_side_in_one_buffer_are_kept_apart(seed: int, program: Path) -> None:
+    """As in an arena, to a byte at the end by which the seed is odd; reads at the other one find NaN."""
+    x = np.arange(1, 129)
+    for way in ("side_by_side", "in_place"):
+        y = launch(program, "keeps_to_its_own", x, 1, 64, 0, 64, seed=seed, fault=way)
+        np.testing.assert_array_equal(y, x[:64] + 128)
+
+    def wrong(kernel: str) -> str:
+        return stopped(program, kernel, 1, 64, 0, 64, seed=seed, fault="side_by_side")
+
+    if seed % 2 == 0:
+        assert "bytes behind the end of one of 512 bytes" in wrong("reads_neighbour")
+        assert "something was written past the ends of a tensor of 256" in wrong("writes_neighbour")
+    else:
+        y = launch(program, "reads_neighbour", x, 1, 64, 0, 64, seed=seed, fault="side_by_side")
+        assert np.isnan(y).all()
+        assert "4 bytes ahead of one of 256 bytes" in wrong("writes_neighbour")
 
 
 RIGHT = {
@@ -287,6 +307,35 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_mistake_of_the_host_is_stopped(fault: str, program: Path) -> None:
     assert FAULTS[fault] in stopped(program, "lanes", 1, 32, 16, 32, fault=fault)
+
+
+def test_a_tensor_that_its_buffer_does_not_hold_is_stopped(program: Path) -> None:
+    text = stopped(program, "keeps_to_its_own", 1, 64, 0, 64, fault="longer")
+    assert (
+        "argument 0 of keeps_to_its_own has 516 bytes, but only 512 are left of its buffer" in text
+    )
+
+
+def test_two_kernels_of_one_name_are_stopped(program: Path) -> None:
+    text = stopped(program, "lanes", 1, 32, 16, 32, fault="two_of_one_name")
+    assert text == "[emulator] there are two kernels lanes.\n"
+
+
+@pytest.mark.parametrize(
+    ("kilobytes", "threads", "written", "code", "text"),
+    [
+        (200_000, 32, 32, 3, "[emulator] no memory for 512 bytes between their guards."),
+        (1_000_000, 1024, 1024, 3, "no memory for the stack of a thread."),
+        (200_000, 32, 10**8, 5, ""),  # no buffer, as on a Mac: the host has to look
+    ],
+)
+def test_what_there_is_no_memory_for(
+    kilobytes: int, threads: int, written: int, code: int, text: str, program: Path
+) -> None:
+    limited = ("sh", "-c", f'ulimit -v {kilobytes}; exec "$@"', "sh")
+    sizes = map(str, (1, threads, 16, written))
+    done = said(*limited, str(program), "lanes", *sizes, given=NUMBERS)
+    assert (done.returncode, done.stderr.strip()[-len(text) :]) == (code, text)
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,8 @@ def test_names_inside_of_a_value_are_its_own() -> None:
     lowered = lower_model(Traced("s", "1", entries, ()), {}, target=parse_target("metal")).lowered
     texts = [metal_kernel_body(k.name, k.program, k.parameters, "").body for k in lowered.kernels]
     assert any(text.count("({") > 2 for text in texts)
-    assert not set().union(*map(named_again, texts))
+    kernels_alone = (text.partition("EMULATED_KERNEL")[0] for text in texts)
+    assert not set().union(*map(named_again, kernels_alone))
     assert named_again("({ const float common0 = 1; ({ const float common0 = 2; }) })")
 
 

@@ -35,14 +35,7 @@ class Memory {
   // Lets the GPU read memory that begins where a page does, to the end of its last page. False where it
   // cannot.
   bool wrap(MTL::Device* device, const char* data, size_t bytes);
-  // Whether there is room for `bytes`; on the emulator for no more, so that what lies behind them is guarded.
-  bool has_room(size_t bytes) const {
-#ifdef LUMIGEN_EMULATED
-    return bytes == bytes_;
-#else
-    return bytes <= bytes_;
-#endif
-  }
+  bool has_room(size_t bytes) const { return bytes <= bytes_; }
   void let_kernels_write(bool allowed) { is_read_only_ = !allowed; }
   bool is_read_only() const { return is_read_only_; }
   char* data() const { return buffer_ ? static_cast<char*>(buffer_->contents()) : nullptr; }

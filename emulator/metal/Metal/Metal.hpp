@@ -8,12 +8,10 @@
 
 #include <Foundation/Foundation.hpp>
 #include <map>
-#include <memory>
 #include <vector>
 
 namespace emulated {
 struct Kernel;
-class Guarded;
 
 // How many of each this process has made, for tests of what a call costs.
 struct Made {
@@ -41,21 +39,16 @@ class Resource : public NS::Object {};
 
 class Buffer : public Resource {
  public:
-  explicit Buffer(UInteger bytes);
-  Buffer(void* data, UInteger bytes);
+  Buffer(void* data, UInteger bytes, bool is_own);
   ~Buffer() override;
-  void* contents() const;
+  void* contents() const { return data_; }
   uint64_t gpuAddress() const;
   UInteger length() const { return bytes_; }
 
-  // Of the emulator: whether kernels may write it, and whether nothing was written around it.
-  void let_write(bool allowed) const;
-  bool is_whole() const;
-
  private:
-  std::unique_ptr<emulated::Guarded> own_;
-  char* callers_ = nullptr;
+  void* data_;
   UInteger bytes_;
+  bool is_own_;
 };
 
 class Function : public NS::Object {

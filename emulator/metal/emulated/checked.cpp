@@ -72,7 +72,7 @@ void touch(const void* address, size_t bytes, bool is_write) {
   if (at < memory->data() || at + bytes > memory->data() + memory->bytes()) {
     char where[100];
     place_in_memory(at < memory->data() ? at : at + bytes - 1, where, sizeof where);
-    stop("thread %u touched memory outside of its buffers, %s", s.thread, where);
+    stop("thread %u touched memory outside of its tensors, %s", s.thread, where);
   }
   const bool is_shared = memory->data() == s.shared;
   const int space = is_shared ? kSharedSpace : kDeviceSpace;

@@ -2,8 +2,7 @@
 
 #include <sys/mman.h>
 
-#include <cstdio>
-#include <cstdlib>
+#include "threads.h"
 
 namespace emulated {
 
@@ -41,10 +40,8 @@ emulated_switch:
 Fiber::Fiber() {
   void* const memory = mmap(nullptr, kStack + kGuard, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED || mprotect(memory, kGuard, PROT_NONE) != 0) {
-    std::fprintf(stderr, "[emulator] no memory for the stack of a thread.\n");
-    std::abort();
-  }
+  if (memory == MAP_FAILED || mprotect(memory, kGuard, PROT_NONE) != 0)
+    stop("no memory for the stack of a thread");
   stack_ = static_cast<char*>(memory);
 }
 

@@ -6,9 +6,10 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <mutex>
+
+#include "threads.h"
 
 namespace emulated {
 
@@ -38,30 +39,16 @@ bool is_untouched(const char* from, size_t bytes) {
 
 }  // namespace
 
-Guarded::Guarded(size_t bytes, Edge edge) : bytes_(bytes), page_bytes_((bytes + kPage - 1) / kPage * kPage) {
+Guarded::Guarded(size_t bytes, Edge edge, size_t ahead)
+    : bytes_(bytes), page_bytes_((ahead + bytes + kPage - 1) / kPage * kPage), start_(ahead) {
   const size_t whole = page_bytes_ + 2 * kGuard;
-  const int file = memfd_create("emulated", MFD_CLOEXEC);
   void* const around = mmap(nullptr, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  bool ok = file >= 0 && ftruncate(file, static_cast<off_t>(page_bytes_)) == 0 && around != MAP_FAILED;
-  if (ok && page_bytes_ > 0) {
-    constexpr int kAccess = PROT_READ | PROT_WRITE;
-    pages_ = static_cast<char*>(
-        mmap(static_cast<char*>(around) + kGuard, page_bytes_, kAccess, MAP_SHARED | MAP_FIXED, file, 0));
-    host_pages_ = static_cast<char*>(mmap(nullptr, page_bytes_, kAccess, MAP_SHARED, file, 0));
-    ok = pages_ != MAP_FAILED && host_pages_ != MAP_FAILED;
-  } else {
-    pages_ = host_pages_ = static_cast<char*>(around) + kGuard;
-  }
-  if (!ok) {
-    std::fprintf(stderr, "[emulator] no memory for a buffer of %zu bytes.\n", bytes);
-    std::abort();
-  }
-  close(file);
-  start_ = edge == Edge::kBegin ? 0 : (page_bytes_ - bytes) / kAlignment * kAlignment;
-  if (page_bytes_ > 0) {
-    std::memset(host_pages_, kUntouched, start_);
-    std::memset(host_pages_ + start_ + bytes, kUntouched, page_bytes_ - start_ - bytes);
-  }
+  pages_ = static_cast<char*>(around) + kGuard;
+  if (around == MAP_FAILED || mprotect(pages_, page_bytes_, PROT_READ | PROT_WRITE) != 0)
+    stop("no memory for %zu bytes between their guards", bytes);
+  if (edge == Edge::kEnd) start_ += (page_bytes_ - bytes - ahead) / kAlignment * kAlignment;
+  std::memset(pages_, kUntouched, start_);
+  std::memset(pages_ + start_ + bytes, kUntouched, page_bytes_ - start_ - bytes);
   const std::lock_guard<std::mutex> lock(changing_all);
   next_ = all;
   if (next_ != nullptr) next_->before_ = this;
@@ -74,17 +61,16 @@ Guarded::~Guarded() {
     (before_ != nullptr ? before_->next_ : all) = next_;
     if (next_ != nullptr) next_->before_ = before_;
   }
-  if (page_bytes_ > 0) munmap(host_pages_, page_bytes_);
   munmap(pages_ - kGuard, page_bytes_ + 2 * kGuard);
 }
 
 bool Guarded::is_whole() const {
-  return is_untouched(host_pages_, start_) &&
-         is_untouched(host_pages_ + start_ + bytes_, page_bytes_ - start_ - bytes_);
+  return is_untouched(pages_, start_) &&
+         is_untouched(pages_ + start_ + bytes_, page_bytes_ - start_ - bytes_);
 }
 
 void Guarded::let_write(bool allowed) const {
-  if (page_bytes_ > 0) mprotect(pages_, page_bytes_, allowed ? PROT_READ | PROT_WRITE : PROT_READ);
+  mprotect(pages_, page_bytes_, allowed ? PROT_READ | PROT_WRITE : PROT_READ);
 }
 
 const Guarded* memory_at(const char* at) {

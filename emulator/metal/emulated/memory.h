@@ -18,28 +18,28 @@ class Guarded;
 // The one in whose pages an address lies, or null.
 const Guarded* memory_at(const char* at);
 
-// Memory that a kernel has at one address and the host at another, so that neither can use the other's.
+// Memory of a kernel's between such pages.
 class Guarded {
  public:
-  explicit Guarded(size_t bytes, Edge edge = Edge::kEnd);
+  // It begins `ahead` bytes, below 16, behind a multiple of 16.
+  explicit Guarded(size_t bytes, Edge edge = Edge::kEnd, size_t ahead = 0);
   Guarded(const Guarded&) = delete;
   Guarded& operator=(const Guarded&) = delete;
   ~Guarded();
 
-  // Both aligned to 16. The kernel's begins or ends where its pages do, but for what aligns it.
+  // It begins or ends where its pages do, but for what aligns it.
   char* data() const { return pages_ + start_; }
-  char* host() const { return host_pages_ + start_; }
   size_t bytes() const { return bytes_; }
 
   // Whether nothing was written into the rest of its pages.
   bool is_whole() const;
-  // Whether the kernel may write it, at its own address.
+  // Whether it may be written.
   void let_write(bool allowed) const;
 
  private:
   friend const Guarded* memory_at(const char* at);
   friend Whereabouts place_in_memory(const char* at, char* text, size_t bytes);
-  char *pages_, *host_pages_;
+  char* pages_;
   size_t bytes_, page_bytes_, start_;
   Guarded *next_ = nullptr, *before_ = nullptr;  // of all there are
 };

@@ -5,11 +5,9 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <random>
 
-#include "kernels.h"
-#include "memory.h"
+#include "arguments.h"
 
 namespace NS {
 
@@ -49,25 +47,11 @@ namespace MTL {
 
 namespace {
 
-constexpr UInteger kMostBytes = 4096;  // of setBytes
+constexpr UInteger kMostBytes = 4096;           // of setBytes
+constexpr uint64_t kApart = uint64_t{1} << 55;  // the GPU's addresses from the host's, which end before
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-// Every address has to be one of a buffer in use, or null.
-void check_addresses(const Command& c) {
-  for (size_t at = 0; at < 8 * c.kernel->addresses; at += 8) {
-    uint64_t word = 0;
-    std::memcpy(&word, c.args.data() + at, sizeof word);
-    if (word == 0) continue;
-    bool found = false;
-    for (const auto& [b, usage] : c.used) found |= word - b->gpuAddress() <= b->length();
-    if (!found)
-      emulated::stop(
-          "the arguments of %s have an address at byte %zu that is in no buffer which the encoder uses",
-          c.kernel->name, at);
-  }
 }
 
 unsigned seed() {
@@ -87,47 +71,28 @@ void in_some_order(std::vector<Command>* commands) {
 emulated::Edge edge() { return seed() % 2 != 0 ? emulated::Edge::kBegin : emulated::Edge::kEnd; }
 
 void execute(const Command& c) {
-  check_addresses(c);
-  const emulated::Guarded args(c.args.size(), edge());
-  std::memcpy(args.data(), c.args.data(), c.args.size());
+  const emulated::Arguments args(c, edge());
   const auto three = [](const Size& s) {
     return uint3(static_cast<uint>(s.width), static_cast<uint>(s.height), static_cast<uint>(s.depth));
   };
-  args.let_write(false);
-  for (const auto& [buffer, usage] : c.used) buffer->let_write((usage & ResourceUsageWrite) != 0);
   const emulated::Dispatch dispatch = {c.kernel->name, three(c.groups), three(c.shape), c.shared_bytes,
                                        seed()};
   emulated::run(dispatch, [&](char* shared) {
     const emulated::Place& place = emulated::place();
     c.kernel->run(args.data(), shared, place.group.x, place.thread);
   });
-  for (const auto& [buffer, usage] : c.used) {
-    if (!buffer->is_whole())
-      emulated::stop("kernel %s: something was written past the ends of a buffer of %lu bytes",
-                     c.kernel->name, buffer->length());
-  }
+  args.put_back();
 }
 
 }  // namespace
 
-// Nobody has written it: NaN.
-Buffer::Buffer(UInteger bytes) : own_(new emulated::Guarded(bytes, edge())), bytes_(bytes) {
-  ++emulated::made().buffers;
-  std::memset(own_->host(), 0xff, bytes);
-}
-Buffer::Buffer(void* data, UInteger bytes) : callers_(static_cast<char*>(data)), bytes_(bytes) {
+Buffer::Buffer(void* data, UInteger bytes, bool is_own) : data_(data), bytes_(bytes), is_own_(is_own) {
   ++emulated::made().buffers;
 }
-Buffer::~Buffer() = default;
-void* Buffer::contents() const { return own_ != nullptr ? own_->host() : callers_; }
-uint64_t Buffer::gpuAddress() const {
-  return reinterpret_cast<uintptr_t>(own_ != nullptr ? own_->data() : callers_);
+Buffer::~Buffer() {
+  if (is_own_) std::free(data_);
 }
-
-void Buffer::let_write(bool allowed) const {
-  if (own_ != nullptr) own_->let_write(allowed);
-}
-bool Buffer::is_whole() const { return own_ == nullptr || own_->is_whole(); }
+uint64_t Buffer::gpuAddress() const { return reinterpret_cast<uintptr_t>(data_) + kApart; }
 
 Function* Library::newFunction(const NS::String* name) const {
   const emulated::Kernel* kernel = emulated::find_kernel(name->utf8String());
@@ -191,13 +156,18 @@ void CommandBuffer::commit() {
 UInteger Device::maxThreadgroupMemoryLength() const { return emulated::kThreadgroupBytes; }
 
 Buffer* Device::newBuffer(UInteger bytes, UInteger) {
-  return bytes == 0 || bytes > maxBufferLength() ? nullptr : new Buffer(bytes);
+  if (bytes == 0 || bytes > maxBufferLength()) return nullptr;
+  const UInteger page = static_cast<UInteger>(getpagesize());
+  void* const data = std::aligned_alloc(page, (bytes + page - 1) / page * page);
+  if (data == nullptr) return nullptr;
+  std::memset(data, 0xff, bytes);  // nobody has written it: NaN
+  return new Buffer(data, bytes, true);
 }
 
 Buffer* Device::newBuffer(const void* data, UInteger bytes, UInteger, std::nullptr_t) {
   const UInteger page = static_cast<UInteger>(getpagesize());
   if (reinterpret_cast<uintptr_t>(data) % page != 0 || bytes % page != 0) return nullptr;
-  return new Buffer(const_cast<void*>(data), bytes);
+  return new Buffer(const_cast<void*>(data), bytes, false);
 }
 
 }  // namespace MTL

@@ -58,7 +58,7 @@ bool describe(const Fault& fault, char* text, size_t bytes) {
   const Place& p = group.place;
   char where[100];
   const Whereabouts found = place_in_memory(fault.at, where, sizeof where);
-  const char* what = "touched memory outside of its buffers";
+  const char* what = "touched memory outside of its tensors";
   const char* advice = "Look at the places that it computes, and at what was made resident";
   if (fault.signal == SIGFPE) {
     what = "divided an integer by 0";

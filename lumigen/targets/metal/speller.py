@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lumigen.emit.columns import folded
-from lumigen.emit.cxx import string
+from lumigen.emit.cxx import expression, string
 from lumigen.emit.environment import render
 from lumigen.emit.kernel import KernelText, dim_arguments, spelled_dims
 from lumigen.emit.lines import Lines
 from lumigen.emit.places import counted_in
-from lumigen.program import KernelParameter
+from lumigen.program import KernelParameter, elements
 from lumigen.resources import templates_dir
 from lumigen.targets.metal.block import GroupStatements
 from lumigen.targets.metal.product import shared_bytes, spelled_tile
@@ -38,7 +38,7 @@ class MetalKernelContext:
     tile: str  # how a threadgroup divides a product; empty where there is none
     headers: tuple[str, ...]
     pointers: tuple[KernelParameter, ...]
-    pointer_count: int
+    elements: tuple[str, ...]  # that each pointer's tensor has, in terms of the arguments
     dims: tuple[tuple[str, str], ...]
     uses_shared: bool
     uses_task: bool
@@ -68,7 +68,7 @@ def metal_kernel_body(
         tile=spelled_tile(program) if product else "",
         headers=tuple(sorted({"arithmetic.h", own, *lines.headers})),
         pointers=pointers,
-        pointer_count=len(pointers),
+        elements=_elements(program, parameters),
         dims=tuple(d for d in dim_arguments(program, parameters, dims) if d[1] in lines.names),
         uses_shared=bool(product) or "shared" in lines.names,
         uses_task="task" in lines.names,
@@ -76,3 +76,9 @@ def metal_kernel_body(
         lines=lines.text,
     )
     return KernelText(folded(render(templates_dir() / "metal", "kernel.metal.j2", kernel=context)))
+
+
+def _elements(program: TileProgram, parameters: tuple[KernelParameter, ...]) -> tuple[str, ...]:
+    fields = (p.name for p in parameters if p.dtype is None)
+    names = {d: f"args.{f}" for d, f in zip(program.dim_arguments, fields, strict=True)}
+    return tuple(expression(elements(b.dims), names) for b in program.args)

@@ -59,7 +59,10 @@ kernel void k00_convolution_pipeline(constant LUMIGEN_NS::k00_convolution_pipeli
 }
 #ifdef LUMIGEN_EMULATED
 #include "emulated/kernels.h"
-EMULATED_KERNEL(k00_convolution_pipeline, LUMIGEN_NS::k00_convolution_pipeline_args, 4)
+namespace LUMIGEN_NS {
+EMULATED_KERNEL(k00_convolution_pipeline, k00_convolution_pipeline_args, {args.x, 576}, {args.w_weight, 288},
+    {args.b_weight, 8}, {args.out, 1152})
+}  // namespace LUMIGEN_NS
 #endif
 #endif
 

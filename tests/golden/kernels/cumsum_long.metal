@@ -38,7 +38,9 @@ kernel void k00_scan_simt(constant LUMIGEN_NS::k00_scan_simt_args& args [[buffer
 }
 #ifdef LUMIGEN_EMULATED
 #include "emulated/kernels.h"
-EMULATED_KERNEL(k00_scan_simt, LUMIGEN_NS::k00_scan_simt_args, 2)
+namespace LUMIGEN_NS {
+EMULATED_KERNEL(k00_scan_simt, k00_scan_simt_args, {args.x, 4096 * args.rows}, {args.out, 4096 * args.rows})
+}  // namespace LUMIGEN_NS
 #endif
 #endif
 

@@ -108,7 +108,10 @@ kernel void k00_product_block_fold(constant LUMIGEN_NS::k00_product_block_fold_a
 }
 #ifdef LUMIGEN_EMULATED
 #include "emulated/kernels.h"
-EMULATED_KERNEL(k00_product_block_fold, LUMIGEN_NS::k00_product_block_fold_args, 3)
+namespace LUMIGEN_NS {
+EMULATED_KERNEL(k00_product_block_fold, k00_product_block_fold_args, {args.q, 24 * args.many}, {args.k_, 12000},
+    {args.out, args.many})
+}  // namespace LUMIGEN_NS
 #endif
 #endif
 

@@ -30,7 +30,9 @@ kernel void k00_simt(constant LUMIGEN_NS::k00_simt_args& args [[buffer(0)]], thr
 }
 #ifdef LUMIGEN_EMULATED
 #include "emulated/kernels.h"
-EMULATED_KERNEL(k00_simt, LUMIGEN_NS::k00_simt_args, 3)
+namespace LUMIGEN_NS {
+EMULATED_KERNEL(k00_simt, k00_simt_args, {args.x, 20 * args.rows}, {args.y, 20 * args.rows}, {args.out, 20 * args.rows})
+}  // namespace LUMIGEN_NS
 #endif
 #endif
 

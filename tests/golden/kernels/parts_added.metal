@@ -34,7 +34,9 @@ kernel void k01_sum_simt(constant LUMIGEN_NS::k01_sum_simt_args& args [[buffer(0
 }
 #ifdef LUMIGEN_EMULATED
 #include "emulated/kernels.h"
-EMULATED_KERNEL(k01_sum_simt, LUMIGEN_NS::k01_sum_simt_args, 2)
+namespace LUMIGEN_NS {
+EMULATED_KERNEL(k01_sum_simt, k01_sum_simt_args, {args.parts, 288 * args.few}, {args.out, 72 * args.few})
+}  // namespace LUMIGEN_NS
 #endif
 #endif
 

@@ -56,7 +56,10 @@ kernel void k00_product_pipeline(constant LUMIGEN_NS::k00_product_pipeline_args&
 }
 #ifdef LUMIGEN_EMULATED
 #include "emulated/kernels.h"
-EMULATED_KERNEL(k00_product_pipeline, LUMIGEN_NS::k00_product_pipeline_args, 3)
+namespace LUMIGEN_NS {
+EMULATED_KERNEL(k00_product_pipeline, k00_product_pipeline_args, {args.x, 64 * args.rows}, {args.w, 4608},
+    {args.out, 72 * args.rows})
+}  // namespace LUMIGEN_NS
 #endif
 #endif
 

@@ -63,7 +63,10 @@ kernel void k00_product_pipeline(constant LUMIGEN_NS::k00_product_pipeline_args&
 }
 #ifdef LUMIGEN_EMULATED
 #include "emulated/kernels.h"
-EMULATED_KERNEL(k00_product_pipeline, LUMIGEN_NS::k00_product_pipeline_args, 4)
+namespace LUMIGEN_NS {
+EMULATED_KERNEL(k00_product_pipeline, k00_product_pipeline_args, {args.x, 24 * args.rows}, {args.w_weight, 960},
+    {args.b_weight, 40}, {args.out, 40 * args.rows})
+}  // namespace LUMIGEN_NS
 #endif
 #endif
 

@@ -57,7 +57,10 @@ kernel void k00_product_pipeline(constant LUMIGEN_NS::k00_product_pipeline_args&
 }
 #ifdef LUMIGEN_EMULATED
 #include "emulated/kernels.h"
-EMULATED_KERNEL(k00_product_pipeline, LUMIGEN_NS::k00_product_pipeline_args, 3)
+namespace LUMIGEN_NS {
+EMULATED_KERNEL(k00_product_pipeline, k00_product_pipeline_args, {args.x, 2048 * args.few}, {args.w, 147456},
+    {args.parts, 288 * args.few})
+}  // namespace LUMIGEN_NS
 #endif
 #endif
 

@@ -32,7 +32,9 @@ kernel void k01_simt(constant LUMIGEN_NS::k01_simt_args& args [[buffer(0)]], thr
 }
 #ifdef LUMIGEN_EMULATED
 #include "emulated/kernels.h"
-EMULATED_KERNEL(k01_simt, LUMIGEN_NS::k01_simt_args, 4)
+namespace LUMIGEN_NS {
+EMULATED_KERNEL(k01_simt, k01_simt_args, {args.x0, 12}, {args.x, 12}, {args.out, 12}, {args.out1, 12})
+}  // namespace LUMIGEN_NS
 #endif
 #endif
 

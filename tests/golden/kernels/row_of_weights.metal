@@ -42,7 +42,10 @@ kernel void k00_product_simt(constant LUMIGEN_NS::k00_product_simt_args& args [[
 }
 #ifdef LUMIGEN_EMULATED
 #include "emulated/kernels.h"
-EMULATED_KERNEL(k00_product_simt, LUMIGEN_NS::k00_product_simt_args, 4)
+namespace LUMIGEN_NS {
+EMULATED_KERNEL(k00_product_simt, k00_product_simt_args, {args.x, 24}, {args.w_weight, 960}, {args.b_weight, 40},
+    {args.out, 40})
+}  // namespace LUMIGEN_NS
 #endif
 #endif
 

@@ -37,7 +37,9 @@ kernel void k00_groups_groups(constant LUMIGEN_NS::k00_groups_groups_args& args 
 }
 #ifdef LUMIGEN_EMULATED
 #include "emulated/kernels.h"
-EMULATED_KERNEL(k00_groups_groups, LUMIGEN_NS::k00_groups_groups_args, 2)
+namespace LUMIGEN_NS {
+EMULATED_KERNEL(k00_groups_groups, k00_groups_groups_args, {args.ids, args.rows}, {args.out, args.rows + 21})
+}  // namespace LUMIGEN_NS
 #endif
 #endif
 

@@ -41,7 +41,9 @@ kernel void k00_softmax_simt(constant LUMIGEN_NS::k00_softmax_simt_args& args [[
 }
 #ifdef LUMIGEN_EMULATED
 #include "emulated/kernels.h"
-EMULATED_KERNEL(k00_softmax_simt, LUMIGEN_NS::k00_softmax_simt_args, 2)
+namespace LUMIGEN_NS {
+EMULATED_KERNEL(k00_softmax_simt, k00_softmax_simt_args, {args.x, 40 * args.rows}, {args.out, 40 * args.rows})
+}  // namespace LUMIGEN_NS
 #endif
 #endif
 

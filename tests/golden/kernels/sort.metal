@@ -34,7 +34,9 @@ kernel void k00_order_order(constant LUMIGEN_NS::k00_order_order_args& args [[bu
 }
 #ifdef LUMIGEN_EMULATED
 #include "emulated/kernels.h"
-EMULATED_KERNEL(k00_order_order, LUMIGEN_NS::k00_order_order_args, 2)
+namespace LUMIGEN_NS {
+EMULATED_KERNEL(k00_order_order, k00_order_order_args, {args.x, 40 * args.rows}, {args.out, 40 * args.rows})
+}  // namespace LUMIGEN_NS
 #endif
 #endif
 

@@ -130,7 +130,10 @@ kernel void k00_product_cascade(constant LUMIGEN_NS::k00_product_cascade_args& a
 }
 #ifdef LUMIGEN_EMULATED
 #include "emulated/kernels.h"
-EMULATED_KERNEL(k00_product_cascade, LUMIGEN_NS::k00_product_cascade_args, 4)
+namespace LUMIGEN_NS {
+EMULATED_KERNEL(k00_product_cascade, k00_product_cascade_args, {args.q, 32 * args.rows}, {args.k_, 32 * args.rows},
+    {args.v, 32 * args.rows}, {args.out, 32 * args.rows})
+}  // namespace LUMIGEN_NS
 #endif
 #endif
 

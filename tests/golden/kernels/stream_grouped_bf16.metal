@@ -131,7 +131,10 @@ kernel void k00_product_cascade(constant LUMIGEN_NS::k00_product_cascade_args& a
 }
 #ifdef LUMIGEN_EMULATED
 #include "emulated/kernels.h"
-EMULATED_KERNEL(k00_product_cascade, LUMIGEN_NS::k00_product_cascade_args, 4)
+namespace LUMIGEN_NS {
+EMULATED_KERNEL(k00_product_cascade, k00_product_cascade_args, {args.q, 256 * args.rows}, {args.k_, 128 * args.rows},
+    {args.v, 128 * args.rows}, {args.out, 256 * args.rows})
+}  // namespace LUMIGEN_NS
 #endif
 #endif
 

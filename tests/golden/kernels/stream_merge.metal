@@ -49,7 +49,10 @@ kernel void k01_softmax_simt(constant LUMIGEN_NS::k01_softmax_simt_args& args [[
 }
 #ifdef LUMIGEN_EMULATED
 #include "emulated/kernels.h"
-EMULATED_KERNEL(k01_softmax_simt, LUMIGEN_NS::k01_softmax_simt_args, 4)
+namespace LUMIGEN_NS {
+EMULATED_KERNEL(k01_softmax_simt, k01_softmax_simt_args, {args.parts0, 256}, {args.parts2, 16384}, {args.parts1, 256},
+    {args.out, 512})
+}  // namespace LUMIGEN_NS
 #endif
 #endif
 

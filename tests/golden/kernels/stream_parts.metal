@@ -134,7 +134,10 @@ kernel void k00_product_cascade(constant LUMIGEN_NS::k00_product_cascade_args& a
 }
 #ifdef LUMIGEN_EMULATED
 #include "emulated/kernels.h"
-EMULATED_KERNEL(k00_product_cascade, LUMIGEN_NS::k00_product_cascade_args, 7)
+namespace LUMIGEN_NS {
+EMULATED_KERNEL(k00_product_cascade, k00_product_cascade_args, {args.q, 512}, {args.keys, 524288}, {args.position, 1},
+    {args.values, 524288}, {args.parts0, 256}, {args.parts1, 256}, {args.parts2, 16384})
+}  // namespace LUMIGEN_NS
 #endif
 #endif
 

@@ -5,11 +5,14 @@
 //
 // `fault` is a mistake of the host: what it does is named below.
 #include <Metal/Metal.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 #include <utility>
+
+#include "emulated/kernels.h"
 
 namespace {
 
@@ -37,18 +40,23 @@ int main(int argc, char** argv) {
   auto function = NS::TransferPtr(library->newFunction(NS::String::string(argv[1], NS::UTF8StringEncoding)));
   if (!function) return 2;
   auto pipeline = NS::TransferPtr(device->newComputePipelineState(function.get(), &error));
-  auto x = NS::TransferPtr(device->newBuffer(in_bytes, MTL::ResourceStorageModeShared));
-  auto y = NS::TransferPtr(device->newBuffer(out_bytes, MTL::ResourceStorageModeShared));
+  const bool in_one = fault == "side_by_side" || fault == "in_place";  // buffer
+  const size_t y_start = fault == "side_by_side" ? in_bytes : 0,
+               x_bytes = in_one ? in_bytes + out_bytes : in_bytes;
+  auto x = NS::TransferPtr(device->newBuffer(x_bytes, MTL::ResourceStorageModeShared));
+  auto y = in_one ? x : NS::TransferPtr(device->newBuffer(out_bytes, MTL::ResourceStorageModeShared));
+  if (!x || !y) return 5;
   std::memcpy(x->contents(), in.data(), in_bytes);
 
   MTL::CommandBuffer* commands = queue->commandBuffer();
   MTL::ComputeCommandEncoder* encoder = commands->computeCommandEncoder(MTL::DispatchTypeConcurrent);
   if (fault == "two_encoders") commands->computeCommandEncoder(MTL::DispatchTypeConcurrent);
   if (fault != "no_pipeline") encoder->setComputePipelineState(pipeline.get());
-  Args args = {x->gpuAddress(), y->gpuAddress(), static_cast<uint32_t>(in.size()),
-               300};  // the last two together could be an address
+  Args args = {x->gpuAddress(), y->gpuAddress() + y_start, static_cast<uint32_t>(in.size()), 300};
   if (fault == "host_address") args.x = reinterpret_cast<uintptr_t>(x->contents());
   if (fault == "behind") args.x += in_bytes + 8;
+  if (fault == "longer") ++args.n;
+  if (fault == "two_of_one_name") emulated::Registered(emulated::Kernel{argv[1], 0, nullptr, nullptr});
   if (fault == "other_index") encoder->setBytes(&args, sizeof args, 1);
   encoder->setBytes(&args, fault == "few_arguments" ? 8 : sizeof args, 0);
   if (fault == "many_arguments") encoder->setBytes(std::string(5000, 'x').data(), 5000, 0);
@@ -69,7 +77,7 @@ int main(int argc, char** argv) {
   commands->waitUntilCompleted();
   if (fault == "committed_twice") commands->commit();
 
-  for (size_t i = 0; i < out_bytes / sizeof(float); ++i)
-    std::printf("%.9g\n", static_cast<float*>(y->contents())[i]);
+  const float* const written = static_cast<float*>(y->contents()) + y_start / sizeof(float);
+  std::for_each_n(written, out_bytes / sizeof(float), [](float x) { std::printf("%.9g\n", x); });
   return 0;
 }

@@ -79,6 +79,16 @@ kernel void written_ahead_of_shared(constant Args&, threadgroup char* shared, ui
   reinterpret_cast<threadgroup float*>(shared)[int(t) - 64] = 1.0f;
 }
 
+// Of tensors that lie in one buffer.
+kernel void reads_neighbour(constant Args& args [[buffer(0)]], threadgroup char*, uint, uint t) { args.y[t] = args.x[args.n + t]; }
+
+kernel void writes_neighbour(constant Args& args [[buffer(0)]], threadgroup char*, uint, uint t) { args.y[int(t) - 1] = args.x[t]; }
+
+kernel void keeps_to_its_own(constant Args& args [[buffer(0)]], threadgroup char*, uint, uint t) {
+  const float x = args.x[t];
+  args.y[t] = x + args.x[args.n - 1];
+}
+
 kernel void written_input(constant Args& args [[buffer(0)]], threadgroup char*, uint, uint t) {
   const_cast<device float*>(args.x)[t] = 1.0f;
 }
@@ -189,32 +199,37 @@ kernel void between_elements(constant Args& args [[buffer(0)]], threadgroup char
 kernel void one_behind(constant Args& args [[buffer(0)]], threadgroup char*, uint, uint t) { args.y[t + 1] = 1.0f; }
 
 #include "emulated/kernels.h"
-EMULATED_KERNEL(meet_on_two_ways, Args, 2)
-EMULATED_KERNEL(meet_on_one_way, Args, 2)
-EMULATED_KERNEL(two_barriers_in_a_line, Args, 2)
-EMULATED_KERNEL(one_barrier, Args, 2)
-EMULATED_KERNEL(sums_on_two_ways, Args, 2)
-EMULATED_KERNEL(sums_on_one_way, Args, 2)
-EMULATED_KERNEL(just_ahead, Args, 2)
-EMULATED_KERNEL(far_behind, Args, 2)
-EMULATED_KERNEL(all_of_it, Args, 2)
-EMULATED_KERNEL(written_behind, Args, 2)
-EMULATED_KERNEL(written_ahead_of_shared, Args, 2)
-EMULATED_KERNEL(written_input, Args, 2)
-EMULATED_KERNEL(written_arguments, Args, 2)
-EMULATED_KERNEL(many_variables, Args, 2)
-EMULATED_KERNEL(chain, Args, 2)
-EMULATED_KERNEL(no_chain, Args, 2)
-EMULATED_KERNEL(own_barrier, Args, 2)
-EMULATED_KERNEL(whole_barrier, Args, 2)
-EMULATED_KERNEL(divided, Args, 2)
-EMULATED_KERNEL(endless, Args, 2)
-EMULATED_KERNEL(added_at_once, Args, 2)
-EMULATED_KERNEL(added_as_atomic, Args, 2)
-EMULATED_KERNEL(added_by_groups, Args, 2)
-EMULATED_KERNEL(barrier_for_nothing, Args, 2)
-EMULATED_KERNEL(barrier_for_other_memory, Args, 2)
-EMULATED_KERNEL(barrier_for_this_memory, Args, 2)
-EMULATED_KERNEL(written_by_none, Args, 2)
-EMULATED_KERNEL(between_elements, Args, 2)
-EMULATED_KERNEL(one_behind, Args, 2)
+#define BUFFERS {args.x}, {args.y}
+EMULATED_KERNEL(meet_on_two_ways, Args, BUFFERS)
+EMULATED_KERNEL(meet_on_one_way, Args, BUFFERS)
+EMULATED_KERNEL(two_barriers_in_a_line, Args, BUFFERS)
+EMULATED_KERNEL(one_barrier, Args, BUFFERS)
+EMULATED_KERNEL(sums_on_two_ways, Args, BUFFERS)
+EMULATED_KERNEL(sums_on_one_way, Args, BUFFERS)
+EMULATED_KERNEL(just_ahead, Args, BUFFERS)
+EMULATED_KERNEL(far_behind, Args, BUFFERS)
+EMULATED_KERNEL(all_of_it, Args, BUFFERS)
+EMULATED_KERNEL(written_behind, Args, BUFFERS)
+EMULATED_KERNEL(written_ahead_of_shared, Args, BUFFERS)
+#define TENSORS {args.x, args.n}, {args.y, 64}
+EMULATED_KERNEL(reads_neighbour, Args, TENSORS)
+EMULATED_KERNEL(writes_neighbour, Args, TENSORS)
+EMULATED_KERNEL(keeps_to_its_own, Args, TENSORS)
+EMULATED_KERNEL(written_input, Args, BUFFERS)
+EMULATED_KERNEL(written_arguments, Args, BUFFERS)
+EMULATED_KERNEL(many_variables, Args, BUFFERS)
+EMULATED_KERNEL(chain, Args, BUFFERS)
+EMULATED_KERNEL(no_chain, Args, BUFFERS)
+EMULATED_KERNEL(own_barrier, Args, BUFFERS)
+EMULATED_KERNEL(whole_barrier, Args, BUFFERS)
+EMULATED_KERNEL(divided, Args, BUFFERS)
+EMULATED_KERNEL(endless, Args, BUFFERS)
+EMULATED_KERNEL(added_at_once, Args, BUFFERS)
+EMULATED_KERNEL(added_as_atomic, Args, BUFFERS)
+EMULATED_KERNEL(added_by_groups, Args, BUFFERS)
+EMULATED_KERNEL(barrier_for_nothing, Args, BUFFERS)
+EMULATED_KERNEL(barrier_for_other_memory, Args, BUFFERS)
+EMULATED_KERNEL(barrier_for_this_memory, Args, BUFFERS)
+EMULATED_KERNEL(written_by_none, Args, BUFFERS)
+EMULATED_KERNEL(between_elements, Args, BUFFERS)
+EMULATED_KERNEL(one_behind, Args, BUFFERS)
