@@ -298,6 +298,7 @@ class FewTile(NamedTuple):
     ahead: int
     warps: int
     blocks: int  # of a multiprocessor at one time
+    fetch: int  # 1: a block asks for all of its columns in memory before it waits for anything
 
 
 class PartsApart(NamedTuple):

@@ -350,7 +350,8 @@ class Contract:
     `m`, `n` and `k`; what is not held in `element` is rounded to it. Each of `more` is a fragment of the same rows by
     columns of its own. Where a copy engine brings the operands, `maps` names their tensor maps; `masks` are then the
     conditions without which an element of A, and one of B, is zero whatever memory holds, and all of them hold for
-    the points of k in `whole`, from the first to the one after the last.
+    the points of k in `whole`, from the first to the one after the last. Where columns are `fetched`, the block asks
+    the device's cache for all of memory that they are made of before it waits for anything.
     """
 
     acc: Buffer
@@ -368,6 +369,7 @@ class Contract:
     maps: tuple[str, ...] = ()
     masks: tuple[tuple[Cmp, ...], ...] = ()
     whole: tuple[Ix, ...] = ()
+    fetched: bool = False
 
 
 @dataclass(frozen=True)

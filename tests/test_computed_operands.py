@@ -5,6 +5,7 @@ Of one-hot and diagonal matrices nothing is multiplied.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,14 @@ from lumigen import functional as F
 from lumigen.compile import lower_model
 from lumigen.graph import tensor_of
 from lumigen.interp.graph import evaluate
+from lumigen.kernel_source import kernel_source
 from lumigen.lower import GRAPH_PASSES
+from lumigen.lower.assemble import LoweredKernel
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.devices import Device
-from lumigen.lower.made import MadeColumns
+from lumigen.lower.made import MadeColumns, runs_of
 from lumigen.lower.partition import obligatory_cuts, regions
+from lumigen.plan import Illegal
 from lumigen.quantise import quantised
 from lumigen.target import parse_target
 from lumigen.targets.cpu.device import CPU
@@ -415,6 +419,93 @@ def test_only_weights_are_asked_for_before_a_kernel_waits(held: bool) -> None:
     (kernel,) = [k.body for k in made.model.kernels if "few.cuh" in k.body]
     assert ("  launch_dependents();" in kernel) == held
     assert ("  await_turn();" in kernel) != held
+    assert kernel.index("  fetch(") > kernel.index(
+        "launch_dependents();" if held else "await_turn();"
+    )
+
+
+def columns_last(x: Any, q: Any, scale: Any) -> Any:
+    """Blocks whose scales lie the other way: those of a column are no run."""
+    return halves(x, q, scale.mT)
+
+
+def part_of_a_row(x: Any, q: Any, scale: Any) -> Any:
+    return scaled(x, q[:, 48:], scale)
+
+
+RUNS: dict[str, tuple[Case, list[tuple[str, int, int, int]], list[str]]] = {
+    "whole tiles": (
+        (halves, in_halves(1, 32, 96)),
+        [("q", 48, 0, 48), ("scale", 3, 0, 3)],
+        ["fetch(q + 48 * n0, 768);", "fetch(scale + 3 * n0, 48);"],
+    ),
+    "columns left over": (
+        (halves, in_halves(2, 37, 96)),
+        [("q", 48, 0, 48), ("scale", 3, 0, 3)],
+        [
+            "fetch(q + 48 * n0, 48 * index_min(16, 37 - n0));",
+            "fetch(scale + 3 * n0, 3 * index_min(16, 37 - n0));",
+        ],
+    ),
+    "two products": (
+        (gated, of_two(2, 32, 32, 64)),
+        [("q", 32, 0, 32), ("scale", 2, 0, 2)],
+        [
+            "fetch(q + 32 * n0, 512);",
+            "fetch(scale + 2 * n0, 32);",
+            "fetch(r_ + 32 * n0, 512);",
+            "fetch(of_r + 2 * n0, 32);",
+        ],
+    ),
+    "part of a row": (
+        (part_of_a_row, in_bytes(2, 32, 96, 6, i8) | {"q": lg.spec(32, 144, dtype=i8)}),
+        [("q", 144, 48, 96), ("scale", 6, 0, 6)],
+        ["fetch(q + 144 * n0 + 48, 2256);", "fetch(scale + 6 * n0, 96);"],
+    ),
+    "columns last": (
+        (columns_last, in_halves(1, 32, 96) | {"scale": lg.spec(3, 32, dtype=f16)}),
+        [("q", 48, 0, 48)],
+        ["fetch(q + 48 * n0, 768);"],
+    ),
+}
+
+
+def fetches(kernel: LoweredKernel) -> list[str]:
+    lines = map(str.strip, kernel_source(kernel, parse_target("cuda")).body.splitlines())
+    return [line for line in lines if line.startswith("fetch(")]
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_block_asks_for_runs_that_its_columns_are_made_of(name: str) -> None:
+    case, runs, lines = RUNS[name]
+    (kernel,) = lowered(case)[1].kernels
+    program = kernel.program
+    (product,) = (s for s in program.body if isinstance(s, Contract))
+    assert product.fetched
+    assert product.b.value is not None
+    found = runs_of(product.b.value, product.n)
+    assert [(r.source.name, r.step, r.first, r.length) for r in found] == runs
+    assert fetches(kernel) == lines
+    body = tuple(replace(s, fetched=False) if s is product else s for s in program.body)
+    assert not fetches(replace(kernel, program=replace(program, body=body)))
+
+
+def test_columns_that_are_no_runs_are_not_fetched() -> None:
+    """Blocks of which those of a column lie apart; a schedule that wants them as a run is refused."""
+
+    def apart(x: Any, q: Any, scale: Any) -> Any:
+        return halves(x, q.permute(1, 0, 2), scale.mT)
+
+    inputs = in_halves(2, 32, 96)
+    inputs |= {"q": lg.spec(3, 32, 16, dtype=u8), "scale": lg.spec(3, 32, dtype=f16)}
+    (kernel,) = lowered((apart, inputs))[1].kernels
+    assert kernel.program.skeleton == "few"
+    assert not fetches(kernel)
+    assert kernel.plan is not None
+    assert kernel.schedule is not None
+    refused = CUDA.build(kernel.plan, kernel.schedule.at("fetch", 1))
+    assert isinstance(refused, Illegal)
+    assert "runs of memory" in refused.reason
 
 
 @pytest.mark.parametrize("name", FLOATS)

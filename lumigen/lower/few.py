@@ -6,7 +6,8 @@ take the columns as their rows, from the registers in which threads made them of
 shared memory, and the rest of the expression follows.
 
 Sites: `rows` and `columns` of a tile; `depth` that a warp has at a time, and how many times as much it reads `ahead`;
-`warps` of a block, and `blocks` of a multiprocessor.
+`warps` of a block, and `blocks` of a multiprocessor; and whether a block is to `fetch` what all of its columns are made
+of, 0 or 1.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from lumigen.index import Axis, Ix, ceildiv, extent_of, ix
 from lumigen.lower.beside import have_rows_in_common
 from lumigen.lower.built import Built, check
 from lumigen.lower.contract import Products, affine, as_operand, find_products, flatten
-from lumigen.lower.made import MadeColumns
+from lumigen.lower.made import MadeColumns, runs_of
 from lumigen.lower.pipeline import Flat, are_counted, for_tile, multiplied_in
 from lumigen.lower.scope import Names, Scope
 from lumigen.lower.simt import dims_of
@@ -30,7 +31,8 @@ from lumigen.schedule import Schedule, schedule
 from lumigen.tile import BlockTile, Contract, TileKind, TileProgram
 
 PRODUCTS = 2  # that a tile of the device's headers has at most
-SITES = ("rows", "columns", "depth", "ahead", "warps", "blocks")
+SIZES = ("rows", "columns", "depth", "ahead", "warps", "blocks")  # of the headers' tile
+SITES = (*SIZES, "fetch")
 
 
 def find_few(store: Store, machine: Gpu) -> Products | None:
@@ -113,7 +115,13 @@ def schedule_of_few(found: Sequence[Products], machine: Gpu) -> Schedule:
     fitting = [t for t in machine.products.few if rows <= t.rows]
     same = [t for t in fitting if t.rows == fitting[0].rows]
     at_once = (t for t in same if columns <= t.columns * t.blocks * machine.multiprocessors)
-    return sizes_of(next(at_once, same[-1]))
+    sizes = sizes_of(next(at_once, same[-1]))
+    return sizes if all(map(_are_runs, found)) else sizes.at("fetch", 0)
+
+
+def _are_runs(found: Products) -> bool:
+    """Whether neighbouring columns of each product are made of runs of memory."""
+    return all(runs_of(flat.columns, flat.n) for flat in map(Flat.of, found.each))
 
 
 def few(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Built:
@@ -124,12 +132,17 @@ def few(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Built:
     found, store = Products.of(plan)
     if not _are_few(found, machine):
         raise NotRealised("products of few rows with columns that are made in registers")
+    if sizes["fetch"] and not _are_runs(found):
+        raise NotRealised("columns that are made of runs of memory")
     return Built(_program(plan.region, store, found, sizes, machine), plan.region)
 
 
 def sizes_of_none(sizes: Schedule, machine: Gpu) -> bool:
     """Whether no tile of the headers has these sizes."""
-    return all(sizes_of(t) != sizes for t in machine.products.few)
+    tiles = map(sizes_of, machine.products.few)
+    return sizes["fetch"] not in (0, 1) or all(
+        any(t[site] != sizes[site] for site in SIZES) for t in tiles
+    )
 
 
 def _program(
@@ -151,7 +164,8 @@ def _program(
     a, element = as_operand(flat.rows, m, k), multiplied_in(flat.rows, flat.columns)
     more = tuple(zip(tiles[1:], each[1:], strict=True))
     reach = (ix(m0), ix(n0), ix(0), k.extent)
-    top.stmts.append(Contract(acc, a, each[0], m, n, k, *reach, element, more))
+    fetched = bool(sizes["fetch"])
+    top.stmts.append(Contract(acc, a, each[0], m, n, k, *reach, element, more, fetched=fetched))
     others = tuple(zip(found.each[1:], tiles[1:], strict=True))
     top.stmts.append(for_tile(top, store, first, flat, acc, (m0, n0), others))
     return TileProgram(
@@ -164,5 +178,5 @@ def _program(
         tuple(top.stmts),
         threads=machine.teams.warp * sizes["warps"],
         width=machine.teams.lane_bytes,
-        tile=BlockTile(TileKind.FEW, (*((s, sizes[s]) for s in SITES), ("products", len(flats)))),
+        tile=BlockTile(TileKind.FEW, (*((s, sizes[s]) for s in SIZES), ("products", len(flats)))),
     )

@@ -13,10 +13,12 @@ from functools import reduce
 from lumigen.dtype import f32, i8
 from lumigen.index import Axis, ix
 from lumigen.lower.named import named
+from lumigen.lower.scope import address
 from lumigen.lower.small_integers import added, exact, factors_of, is_of_bytes
 from lumigen.lower.streamed import is_of_few_bytes
 from lumigen.ops import Op
 from lumigen.region import (
+    Buffer,
     Choose,
     Expr,
     Index,
@@ -29,6 +31,33 @@ from lumigen.region import (
     substitute,
     walk,
 )
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a column reads of an array: some of `length` elements from `first` + `step` * column on."""
+
+    source: Buffer
+    step: int
+    first: int
+    length: int
+
+
+def runs_of(value: Expr, major: Axis) -> tuple[Run, ...]:
+    """Runs of memory that neighbouring columns of an operand are made of, one after another; none of other reads."""
+    runs = dict[Run, None]()
+    for e in walk([value]):
+        if not isinstance(e, Read):
+            continue
+        at = address(e.source, e.at)
+        step = at.coefficient(major)
+        if step is None or not step.is_const or step.const <= 0:
+            continue
+        first, last = (at - ix(major) * step).bounds()
+        if first is not None and last is not None and last - first < step.const:
+            runs[Run(e.source, step.const, first, last - first + 1)] = None
+    return tuple(runs)
+
 
 VECTORS = (8, 4, 2, 1)  # that may share a number, the most first
 

@@ -109,8 +109,10 @@ def tiles_of_pipeline(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Iterat
 
 
 def tiles_of_few(_: KernelPlan, sizes: Schedule, machine: Gpu) -> Iterator[Schedule]:
-    """Every tile of few rows that the device's headers have."""
-    yield from (t for t in map(few.sizes_of, machine.products.few) if t != sizes)
+    """Every tile of few rows that the device's headers have, and the other way to fetch columns."""
+    tiles = (few.sizes_of(t).at("fetch", sizes["fetch"]) for t in machine.products.few)
+    yield sizes.at("fetch", 1 - sizes["fetch"])
+    yield from (t for t in tiles if t != sizes)
 
 
 def tiles_of_roles(_: KernelPlan, sizes: Schedule, machine: StreamingGpu) -> Iterator[Schedule]:

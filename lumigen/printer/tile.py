@@ -218,7 +218,7 @@ def _matrix(s: Stmt) -> str:
             a, b = _operand(s.a), _operand(s.b)
             where = f"({s.m}, {s.n}) from ({s.m_lo}, {s.n_lo}), {s.k} in {s.k_lo} .. {s.k_hi}"
             more = "".join(f"; {acc} = {a} @ {_operand(columns)}" for acc, columns in s.more)
-            return f"{s.acc} = {a} @ {b}{more} in {s.element}, {where}"
+            return f"{s.acc} = {a} @ {b}{more} in {s.element}, {where}{', fetched' * s.fetched}"
         case ForTile():
             return f"for {s.value.name} of {s.acc}{_rows((*s.more, *s.rows))}, {_ends(s)}"
         case Fill():

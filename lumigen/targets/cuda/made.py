@@ -15,8 +15,8 @@ from lumigen.emit.packets import Packets
 from lumigen.emit.statements import WIDENED
 from lumigen.emit.text import computed_in
 from lumigen.errors import LoweringFailed
-from lumigen.index import Axis, ix
-from lumigen.lower.made import MadeColumns
+from lumigen.index import Axis, ix, minimum
+from lumigen.lower.made import MadeColumns, runs_of
 from lumigen.lower.pipeline import rounded_to
 from lumigen.lower.scope import address, integers_read
 from lumigen.region import Expr, Local, Prim, Read, children, free_axes, local, map_expr, walk
@@ -31,12 +31,27 @@ def few_lines(s: Contract, r: Renderer) -> Lines:
     """Products of few rows with columns that are made, one after another."""
     part = ", ".join(count(r, i) for i in (s.m_lo, s.n_lo, s.k_lo, s.k_hi))
     each = ((s.acc, s.b), *s.more)
-    lines: list[Lines | str] = [block_operand("a", s.a, s.m, s.k, s.element, r, parted=s.k)]
+    lines: list[Lines | str] = _fetches(s, r) if s.fetched else []
+    lines.append(block_operand("a", s.a, s.m, s.k, s.element, r, parted=s.k))
     for number, ((acc, columns), name) in enumerate(zip(each, "bc"[: len(each)], strict=True)):
         made, packed = _made_lines(name, columns, s.n, s.k, s.element, r)
         lines += [made, f"Accumulators<Tile> {acc};"]
         lines.append(f"contract<{number}>({acc}, a, {name}, Part{{{part}}}, {packed}, shared);")
     return r.lines(*lines)
+
+
+def _fetches(s: Contract, r: Renderer) -> list[Lines | str]:
+    """What asks for all of memory that the columns of a block are made of."""
+    columns = s.acc.dims[1]
+    if s.n.extent % columns != 0:
+        columns = minimum(columns, s.n.extent - s.n_lo)
+    out = dict[str, None]()
+    for of in (s.b, *(b for _, b in s.more)):
+        for run in runs_of(of.value, s.n) if of.value is not None else ():
+            begin = r.pointer(run.source, s.n_lo * run.step + run.first)
+            count = (columns - 1) * run.step + run.length
+            out[f"fetch({begin}, {r.index(count)});"] = None
+    return list(out)
 
 
 def _made_lines(
