@@ -14,8 +14,9 @@ from torch.utils import _pytree as pytree
 from lumigen.importers.torch.aten import reason_of, row_of
 from lumigen.importers.torch.faults import fault, refuse_assigned, refuse_shared
 from lumigen.importers.torch.graphs import GRAPHS
+from lumigen.importers.torch.in_place import as_values, may_lend
 from lumigen.importers.torch.sizes import OF_SIZES
-from lumigen.importers.torch.walk import live_nodes, shown
+from lumigen.importers.torch.walk import computed, live_nodes, shown
 
 # (input, weight, bias, running mean, running variance, by the statistics of the input, ..)
 NORMS = ("aten.batch_norm.default", "aten.instance_norm.default")
@@ -54,15 +55,19 @@ def _apart(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ..
 
 
 def functional(program: torch.export.ExportedProgram, name: str) -> torch.export.ExportedProgram:
-    """The program without ops in place, and without ops that have no row where PyTorch has a decomposition.
+    """The program as values: no write is read but as its result, and each op has a row if PyTorch can decompose it.
 
     Composites that have a row (attention, norms, convolutions) stay as they are: those are what is fused best. What
-    PyTorch needs for this is most of the time of an import, so a program that is so already stays as it is.
+    PyTorch needs for this is most of the time of an import, so it is asked only where `as_values` does not do. It takes
+    for new memory what an op gives that stays whole, so where writes are seen it decomposes those that may give views.
     """
-    if is_functional(program.graph_module):
+    program, alone = as_values(program)
+    if alone and is_functional(program.graph_module):
         return program
     table = {
-        op: rule for op, rule in torch.export.default_decompositions().items() if not is_known(op)
+        op: rule
+        for op, rule in torch.export.default_decompositions().items()
+        if not is_known(op) or (not alone and may_lend(op))
     }
     try:
         with warnings.catch_warnings():
@@ -74,7 +79,7 @@ def functional(program: torch.export.ExportedProgram, name: str) -> torch.export
 
 
 def is_functional(module: Any) -> bool:
-    """Whether no op of a graph has effects, and each that an output depends on has a row or a reason."""
+    """Whether no op of a graph has effects but writes, and each that an output depends on has a row or a reason."""
     live = live_nodes(module.graph)
     for node in module.graph.nodes:
         if node.op != "call_function" or node.target in OF_SIZES:
@@ -82,9 +87,9 @@ def is_functional(module: Any) -> bool:
         schema = getattr(node.target, "_schema", None)
         if schema is None and shown(node.target) not in GRAPHS:
             return False
-        if schema is not None and (schema.is_mutable or updates_statistics(node)):
+        if schema is not None and updates_statistics(node):
             return False
-        if schema is not None and node in live and not is_known(str(node.target)):
+        if schema is not None and node in live and not is_known(computed(node.target)):
             return False
     return all(is_functional(m) for m in module.children() if isinstance(m, GraphModule))
 

@@ -21,6 +21,7 @@ from lumigen.importers.torch.aten import reason_of, row_of
 from lumigen.importers.torch.aten.refused import OWN
 from lumigen.importers.torch.dtypes import DTYPES
 from lumigen.importers.torch.graphs import GRAPHS, Refused
+from lumigen.importers.torch.in_place import value_op, writes
 from lumigen.importers.torch.lines import line_of, result_names
 from lumigen.importers.torch.places import check_places
 from lumigen.importers.torch.problems import Problem
@@ -99,11 +100,15 @@ class Walk:
         name = shown(target)
         if name in GRAPHS:
             return GRAPHS[name](self.inside, *args)
+        name = computed(target)
         row = row_of(name)
         if row is None:
             raise Refused(reason(name))
         check_places(name, args, named, self.weights, self.fixed)
-        return row(*args, **named)
+        result = row(*args, **named)
+        if writes(target) and result.dtype is not args[0].dtype:
+            return result.to(args[0].dtype)
+        return result
 
     def inside(self, module: GraphModule, given: Sequence[Any]) -> Any:
         """The results of a graph that an operator runs; Depends where one of them is missing."""
@@ -156,6 +161,11 @@ def name_result(value: Any, path: str | None) -> None:
 def shown(target: Any) -> str:
     """An operator with its namespace and overload, `aten.add.Tensor`; anything else by its name."""
     return str(target) if hasattr(target, "_schema") else getattr(target, "__name__", str(target))
+
+
+def computed(target: Any) -> str:
+    """The operator of which the row is: of an op in place, the one that computes what it writes."""
+    return value_op(str(target)) if writes(target) else shown(target)
 
 
 def reason(op: str) -> str:
