@@ -89,7 +89,7 @@ def ship(
     if target.kernel_suffix != "cpp":
         group_kernels(directory, target.kernel_suffix)
         parse_headers_once(directory, name)
-    build_project(directory)
+    build_project(directory, isa="native" if target.isas else None)
     return Shipped(programs, made.lowered, load_module(directory), dtype, arrays)
 
 

@@ -396,7 +396,9 @@ def test_a_sample_of_the_node_tests() -> None:
 @pytest.mark.slow
 def test_a_model_is_compiled_as_a_project(rng, tmp_path: Path) -> None:
     proto = classifier(rng)
-    module = lg.compile(lg.from_onnx(proto, dims={"batch": (1, 8)}), output=tmp_path / "net")
+    module = lg.compile(
+        lg.from_onnx(proto, dims={"batch": (1, 8)}), output=tmp_path / "net", isa="native"
+    )
     context = module.Model().context()
     for batch in (1, 5):
         image = rng.standard_normal((batch, 1, 8, 8)).astype(F)

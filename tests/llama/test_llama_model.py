@@ -361,7 +361,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip(NO_STORIES)
     folder = tmp_path_factory.mktemp("stories") / "llama-cpu"
     command = [sys.executable, "-m", "lumigen", "compile", str(EXAMPLE / "model.py")]
-    subprocess.run([*command, "--weights", str(file), "-o", str(folder)], check=True)
+    subprocess.run(
+        [*command, "--weights", str(file), "-o", str(folder), "--isa", "native"], check=True
+    )
     return folder
 
 

@@ -33,7 +33,7 @@ def cube(most: int | None) -> lg.Model:
 
 @pytest.mark.slow
 def test_a_workspace_beyond_any_number_is_refused(tmp_path: Path) -> None:
-    module = lg.compile(cube(2**22), output=tmp_path)
+    module = lg.compile(cube(2**22), output=tmp_path, isa="native")
     library = ctypes.CDLL(str(tmp_path / "lib" / "libcube.so"))
     library.cube_last_error.restype = ctypes.c_char_p
     model, bytes_ = ctypes.c_void_p(), ctypes.c_size_t()
@@ -73,7 +73,7 @@ def test_a_shape_beyond_any_number_is_refused(tmp_path: Path) -> None:
             "pairs": (x + y).reshape(-1, 1).flatten().sum() + z,
         }
 
-    module = lg.compile(model, output=tmp_path)
+    module = lg.compile(model, output=tmp_path, isa="native")
     source = (tmp_path / "src" / "spread.cpp").read_text(encoding="utf-8")
     assert "fair[0] = dims->few * dims->n;" in source, "below 2**60, whatever the dims are"
     library = ctypes.CDLL(str(tmp_path / "lib" / "libwide.so"))

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("states") / "cached-cpu"
-    lg.compile(model(), "cpu", directory)
+    lg.compile(model(), "cpu", directory, isa="native")
     return directory
 
 

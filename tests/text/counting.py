@@ -86,7 +86,7 @@ def files(target: str) -> dict[str, str]:
 def check_program(folder: Path, target: str) -> None:
     """Builds it; its texts, through prompts in parts and to the end of the states."""
     write_project(files(target), folder)
-    program = build_project(folder, python=False).programs[0]
+    program = build_project(folder, python=False, isa="native").programs[0]
     for prompt, tokens, expected, why in (
         ("abb", 5, "bbbbb", ""),
         ("abb", 99, "b" * 14, "the model's cache was full"),
