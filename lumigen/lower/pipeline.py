@@ -4,7 +4,7 @@ Before: a region whose value holds one contraction over all of the store's axes.
 block computes a tile of the product in registers, its operands coming through a ring of stages in shared memory,
 and applies the rest of the expression to the elements of the tile.
 
-Sites: `rows` and `columns` of a tile, `depth` of a stage; `stages` in the ring and `warp_rows` by `warp_columns` warps
+Sites: `rows` and `columns` of a tile, `depth` of a stage, `stages` in the ring; `warp_rows` by `warp_columns` warps
 with matrix instructions, or `thread_rows` by `thread_columns` products of a thread, in which f32 stays f32. With
 `parts_of`, where tiles are few and the depth is long, blocks have a tile together, each a part of the depth: as many as
 come to about so many blocks in all. The last of them adds what they have, in order, and goes on to the rest.
@@ -53,7 +53,7 @@ from lumigen.tile import (
 )
 
 MATRIX_SITES = ("rows", "columns", "depth", "stages", "warp_rows", "warp_columns")
-SCALAR_SITES = ("rows", "columns", "depth", "thread_rows", "thread_columns")
+SCALAR_SITES = ("rows", "columns", "depth", "thread_rows", "thread_columns", "stages")
 MOST = 2**31 - 2**16
 
 

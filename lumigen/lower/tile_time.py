@@ -22,7 +22,7 @@ def sizes_of(t: ProductTile, parts_of: int) -> Schedule:
     sites = {"rows": t.rows, "columns": t.columns, "depth": t.depth}
     pair, names = (t.each, "thread") if t.each[0] else (t.warps, "warp")
     sites |= {f"{names}_rows": pair[0], f"{names}_columns": pair[1], "parts_of": parts_of}
-    return schedule("pipeline", sites | ({} if t.each[0] else {"stages": t.stages}))
+    return schedule("pipeline", sites | {"stages": t.stages})
 
 
 def tiles_of(element: DType, machine: Gpu) -> Sequence[ProductTile]:

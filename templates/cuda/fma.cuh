@@ -30,8 +30,11 @@ struct FmaTile {
   static constexpr int kStages = kStages_;
   static constexpr int kAcross = kColumns / kThreadColumns;
   static constexpr int kThreads = kRows / kThreadRows * kAcross;
-  static constexpr int kBlocks =
-      kThreadRows * kThreadColumns >= 64 && kThreads <= 256 ? 2 : 1;  // launch bound
+  // How many blocks a multiprocessor is to hold at one time, for __launch_bounds__: of small tiles as many as
+  // the compiler leaves room for.
+  static constexpr int kSums = kThreadRows * kThreadColumns;
+  static constexpr int kRegisters = kSums + 2 * (kThreadRows + kThreadColumns) + 32;
+  static constexpr int kBlocks = kSums >= 64 && kRegisters * kThreads * 2 <= 65536 ? 2 : 1;
   static constexpr int kRowStep = kRows / (kThreadRows / 4), kColumnStep = kColumns / (kThreadColumns / 4);
   static_assert(kThreadRows % 4 == 0 && kThreadColumns % 4 == 0 && kDepth % 4 == 0);
   static_assert(kStages >= 2);

@@ -10,7 +10,6 @@ from lumigen.lower import (
     block_fold,
     few,
     order,
-    pipeline,
     roles,
     scan,
     simt,
@@ -33,11 +32,11 @@ from lumigen.lower.space import (
     shared_sites,
     sites,
     tiles_of_few,
-    tiles_of_pipeline,
     tiles_of_roles,
 )
 from lumigen.machine import StreamingGpu
 from lumigen.region import Region
+from lumigen.targets.cuda import products
 from lumigen.targets.cuda.machines import SM_80, SM_90A
 
 
@@ -90,7 +89,7 @@ def _grids(machine: StreamingGpu, copying: StreamingGpu) -> dict[str, Builder]:
             sites({"team": (2, 4, 8, 16, 32), "width": width, "threads": (256,), "hold": (0, 1)}),
         ),
         "pipeline": Builder(
-            partial(pipeline.pipeline, machine=machine), partial(tiles_of_pipeline, machine=machine)
+            partial(products.product, machine=machine), partial(products.near, machine=machine)
         ),
         "few": Builder(partial(few.few, machine=machine), partial(tiles_of_few, machine=machine)),
         "transposed": Builder(

@@ -11,7 +11,7 @@
 
 namespace LUMIGEN_NS {
 
-using Tile = FmaTile<16, 64, 32, 4, 4>;
+using Tile = FmaTile<16, 64, 32, 4, 4, 2>;
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
     k00_convolution_pipeline_model_1(const __grid_constant__ k00_convolution_pipeline_args args) {
   extern __shared__ __align__(128) char shared[];
