@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import operator
-import sys
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 from lumigen.errors import BadArgument
@@ -57,7 +57,7 @@ def of_numpy_array(name: str, args: tuple[Any, ...], kind: type) -> Any:
 
 def refused(library: str, name: str, kind: type) -> Exception:
     """The error for a tensor that is passed to another library's function; it says what is called so here."""
-    functional = sys.modules["lumigen.frontend.functional"]  # it is made of tensors
+    functional = import_module("lumigen.frontend.functional")  # it is made of tensors
     here = instead_of(RENAMED.get(name, name), kind, vars(functional))
     return fail(
         BadArgument,

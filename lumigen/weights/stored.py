@@ -6,9 +6,9 @@ Promises that a view is read-only, lies inside the file as it is now, and is a c
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -30,7 +30,7 @@ def as_array(value: Any) -> Array:
     if hasattr(value, "detach"):
         value = value.detach().resolve_conj().resolve_neg().cpu()
         if str(value.dtype) == "torch.bfloat16":
-            bits: Any = value.view(sys.modules["torch"].int16).numpy()
+            bits: Any = value.view(import_module("torch").int16).numpy()
             return bits.view(bf16.numpy)
     return np.asarray(value)
 

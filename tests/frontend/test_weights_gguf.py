@@ -668,7 +668,7 @@ def test_changed_bytes_are_read_or_refused(
 
 
 @pytest.mark.slow
-@settings(max_examples=5000)
+@settings(max_examples=2000)
 @given(CHANGES)
 def test_many_changed_bytes(
     tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[float, int, int]]
