@@ -105,7 +105,7 @@ class Foreign:
         (folder / "kernel.cpp").write_text(HEADERS + body + main, encoding="utf-8")
         sources = [
             folder / "kernel.cpp",
-            *sorted(EMULATED.glob("[ft]*.cpp")),
+            *sorted(EMULATED.glob("[cft]*.cpp")),
             EMULATED / "memory.cpp",
         ]
         flags = ["-std=c++17", "-O1", "-w", *AS_WRITTEN, f"-I{EMULATOR}"]

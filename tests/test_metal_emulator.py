@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from metal import address_spaces, build, build_encoding, said
+from metal_source import Foreign
 
 from lumigen.dtype import bf16, f16
 
@@ -95,6 +96,32 @@ def test_a_launch_by_the_runtime_allocates_nothing(tmp_path: Path) -> None:
     by_hand, by_runtime = map(int, done.stdout.split())
     assert by_hand > 0
     assert by_runtime == by_hand
+
+
+# As tinygrad and tilelang write them: tests/sweeps/metal_others.py runs theirs.
+OF_OTHERS = """
+#include <metal_stdlib>
+using namespace metal;
+kernel void sums(device float* out [[buffer(0)]], const device float* x [[buffer(1)]],
+    uint3 row [[threadgroup_position_in_grid]], uint3 at [[thread_position_in_threadgroup]]) {
+  threadgroup __attribute__((aligned(16))) float parts[32];
+  parts[at.x] = x[row.x * 64 + at.x] + x[row.x * 64 + at.x + 32];
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  if (at.x == 0) {
+    float sum = 0.0f;
+    for (int i = 0; i < 32; i++) sum += parts[i];
+    out[row.x] = sum;
+  }
+}
+"""
+
+
+def test_a_kernel_of_others_whose_buffers_come_one_by_one(tmp_path: Path) -> None:
+    x = np.arange(320, dtype=np.float32).reshape(5, 64)
+    sums, _ = Foreign.built(OF_OTHERS, tmp_path).run(
+        (5, 1, 1), (32, 1, 1), [np.zeros(5, np.float32), x], seed=3
+    )
+    np.testing.assert_array_equal(sums, x.sum(1))
 
 
 # ---- wrong --------------------------------------------------------------------------------------
