@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -25,6 +27,10 @@ LINEAR = {"linear": 1, "bilinear": 2, "trilinear": 3}
 RANKS = {**LINEAR, "bicubic": 2}
 MODES = ("nearest", "nearest-exact", "area", "linear", "bilinear", "bicubic", "trilinear")
 CUBIC = -0.75  # the slope at 1, as PyTorch and OpenCV have it
+SMOOTH = {
+    "bilinear": (1, 0.0),
+    "bicubic": (2, -0.5),
+}  # elements to each side, slope at 1: as Pillow has them
 FINEST = 2**20  # scales are fractions with denominators up to it
 
 
@@ -100,6 +106,38 @@ def _linear(x: Tensor, d: int, count: Ix, line: _Line) -> Tensor:
     return low * (1 - weight) + high * weight
 
 
+def _smooth(x: Tensor, d: int, count: Ix, scale: Fraction, mode: str) -> Tensor:
+    """Means of all elements that an element of the result covers: the filter is as wide as the input is finer.
+
+    Element i has its centre at scale (i + 1/2), and reaches `side` elements of the coarser of both from there.
+    """
+    side, slope = SMOOTH[mode]
+    n, m = scale.numerator, scale.denominator
+    width = max(scale, Fraction(1))
+    first = _Line(ix(2 * n), ix(n + m - 2 * side * max(n, m)), ix(2 * m))
+    before = (1 - first.rest(count)) / float(
+        width
+    ) - side  # the way from the centre to the first element's
+    inside = first.scaled(count) // first.unit
+    parts: list[tuple[Tensor, Tensor]] = []
+    for step in range(math.ceil(2 * side * width)):
+        at = (before + step / float(width)).abs()
+        weight = _cubic_at(at, slope) if side > 1 else (1 - at).clamp(min=0)
+        place = inside + step
+        is_there = (place >= 0) & (place < x.extents[d])
+        parts.append((where(is_there, weight, 0.0), _read(x, d, count, first, step)))
+    total = functools.reduce(operator.add, (w for w, _ in parts))
+    taken = (read * _along(x, d, w / total) for w, read in parts)
+    return functools.reduce(operator.add, taken)
+
+
+def _cubic_at(u: Tensor, slope: float) -> Tensor:
+    """The cubic convolution of Keys at distances of 0 and more."""
+    near = ((slope + 2) * u - (slope + 3)) * u * u + 1
+    far = ((slope * u - 5 * slope) * u + 8 * slope) * u - 4 * slope
+    return where(u < 1, near, where(u < 2, far, 0.0))
+
+
 def interpolate(
     input: Tensor,
     size: Extent | Sequence[Extent] | None = None,
@@ -112,7 +150,8 @@ def interpolate(
     """(batch, channel, *extents) -> (batch, channel, *sizes) by neighbours in the input.
 
     `nearest`, `nearest-exact` (whose positions are centres), `area` (means), `linear`, `bilinear`, `trilinear`,
-    `bicubic`. With `align_corners` the first and last elements are kept, else the borders.
+    `bicubic`. With `align_corners` the first and last elements are kept, else the borders. `antialias` takes `bilinear`
+    and `bicubic`, and sizes whose ratios are known.
     """
     op = "interpolate"
     choice(op, "mode", mode, *MODES)
@@ -120,8 +159,9 @@ def interpolate(
     if rank < 1 or RANKS.get(mode, rank) != rank:
         expected = f"one of an input of {input.ndim} axes; (batch, channel, ..) is what it takes"
         raise fail(BadArgument, op=op, name="mode", value=repr(mode), expected=expected)
-    if antialias:
-        raise fail(BadArgument, op=op, name="antialias", value=True, expected="False")
+    if antialias and mode not in SMOOTH:
+        expected = f"False: only {' and '.join(SMOOTH)} have it"
+        raise fail(BadArgument, op=op, name="antialias", value=True, expected=expected)
     if align_corners and mode not in RANKS:
         expected = "None: only linear and cubic modes have corners to align"
         raise fail(BadArgument, op=op, name="align_corners", value=True, expected=expected)
@@ -145,7 +185,9 @@ def interpolate(
     for k, count in enumerate(sizes):
         d = 2 + k
         n, m = extents[k], count
-        if scales is not None and not _is_exact(mode, rank, n, m, scales[k]):
+        if scales is not None and not (
+            _is_exact(mode, rank, n, m, scales[k]) or (antialias and n == m)
+        ):
             if not align_corners:
                 n, m = ix(scales[k].denominator), ix(scales[k].numerator)
         elif n == m:
@@ -153,15 +195,30 @@ def interpolate(
         elif m == 2 * n and not align_corners:
             n, m = ix(1), ix(2)  # the ratio, which is known where the sizes are not
         if align_corners:
-            n, m = n - 1, maximum(m - 1, 1)
-        is_cubic_or_linear = mode in RANKS
-        of_centres = (is_cubic_or_linear and not align_corners) or mode == "nearest-exact"
-        line = _Line.of(n, m, of_centres=of_centres, shift=int(is_cubic_or_linear))
-        if is_cubic_or_linear:
-            x = (_cubic if mode == "bicubic" else _linear)(x, d, count, line)
+            n, m = (ix(0), m) if m == ix(1) else (n - 1, maximum(m - 1, 1))
+        if antialias:
+            x = _smooth(x, d, count, _ratio(op, n, m), mode)
         else:
-            x = _read(x, d, count, line, 0)
+            x = _resized(x, d, count, n, m, mode, of_corners=bool(align_corners))
     return x
+
+
+def _resized(x: Tensor, d: int, count: Ix, n: Ix, m: Ix, mode: str, *, of_corners: bool) -> Tensor:
+    """One dimension by its neighbours, where n elements of the input are m of the result."""
+    is_cubic_or_linear = mode in RANKS
+    of_centres = (is_cubic_or_linear and not of_corners) or mode == "nearest-exact"
+    line = _Line.of(n, m, of_centres=of_centres, shift=int(is_cubic_or_linear))
+    if is_cubic_or_linear:
+        return (_cubic if mode == "bicubic" else _linear)(x, d, count, line)
+    return _read(x, d, count, line, 0)
+
+
+def _ratio(op: str, n: Ix, m: Ix) -> Fraction:
+    """n / m; BadArgument where it depends on a dim, as it decides how many elements are read."""
+    if n.is_const and m.is_const:
+        return Fraction(n.const, m.const)
+    expected = f"False, as it is not known how much finer {n} elements are than {m}"
+    raise fail(BadArgument, op=op, name="antialias", value=True, expected=expected)
 
 
 def _is_exact(mode: str, rank: int, n: Ix, m: Ix, scale: Fraction) -> bool:

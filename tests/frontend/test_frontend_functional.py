@@ -13,6 +13,7 @@ from through_graph import as_torch, check, interpret
 
 import lumigen as lg
 from lumigen import functional
+from lumigen.errors import BadArgument
 
 TOLERANCE = 2e-5  # PyTorch's own rounding in f32; the interpreter computes in f64
 
@@ -350,6 +351,46 @@ def test_interpolation_by_a_scale_that_extents_do_not_show(
                 )
                 right = torch_functional.interpolate(as_torch(x), scale_factor=factors, mode=mode)
                 check(got, right, TOLERANCE, 1e-5)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("corners", [False, True])
+def test_what_becomes_smaller_is_smoothed(mode: str, corners: bool) -> None:
+    x = numbers(2, 3, 8, 9)
+    options = {"mode": mode, "align_corners": corners, "antialias": True}
+    for more in (
+        {"size": (3, 7)},
+        {"size": (1, 20)},
+        {"size": (8, 2)},
+        {"scale_factor": 0.45},
+        {"scale_factor": (1.04, 1.7)},
+    ):
+        got = interpret(lambda t, m=more: functional.interpolate(t, **m, **options), x)
+        want = torch_functional.interpolate(as_torch(x), **more, **options)
+        check(got, want, TOLERANCE, 1e-5)
+
+
+def test_smoothing_takes_sizes_that_are_known() -> None:
+    x = numbers(2, 3, 8, 9)
+    sizes = lg.spec(2, 3, lg.Dim("height", 2, 9), 9)
+
+    def halved(t: lg.Tensor) -> lg.Tensor:
+        return functional.interpolate(
+            t, scale_factor=0.5, mode="bilinear", antialias=True, align_corners=False
+        )
+
+    want = torch_functional.interpolate(
+        as_torch(x), scale_factor=0.5, mode="bilinear", antialias=True, align_corners=False
+    )
+    check(interpret(halved, x, specs={"x0": sizes}), want, TOLERANCE, 1e-5)
+    with pytest.raises(BadArgument, match="not known how much finer height elements are than 4"):
+        interpret(
+            lambda t: functional.interpolate(t, (4, 4), mode="bilinear", antialias=True),
+            x,
+            specs={"x0": sizes},
+        )
+    with pytest.raises(BadArgument, match="only bilinear and bicubic have it"):
+        functional.interpolate(lg.zeros(1, 1, 4, 4), (2, 2), antialias=True)
 
 
 @pytest.mark.slow

@@ -198,22 +198,23 @@ def native_group_norm(
 # --- resizing -------------------------------------------------------------------------------------
 
 
-def resized(mode: str) -> Row:
+def resized(mode: str, *, smooth: bool = False) -> Row:
     """The overloads `vec` of resizing by lines: a size, or factors."""
 
     def row(input: Tensor, size: Any, corners: Any, factors: Any = None) -> Tensor:
-        return functional.interpolate(input, size, listed(factors, size), mode, corners)
+        known = listed(factors, size)
+        return functional.interpolate(input, size, known, mode, corners, antialias=smooth)
 
     return row
 
 
-def resized_to(mode: str) -> Row:
+def resized_to(mode: str, *, smooth: bool = False) -> Row:
     """The other overloads: a size, whatever the factors were that led to it."""
 
     def row(input: Tensor, size: Any, corners: bool, *factors: Any) -> Tensor:
         known = list(factors) if factors and None not in factors else None
         wanted = size if known is None else None
-        return functional.interpolate(input, wanted, known, mode, corners)
+        return functional.interpolate(input, wanted, known, mode, corners, antialias=smooth)
 
     return row
 
@@ -303,6 +304,11 @@ LAYERS: Table = {
     "native_group_norm": native_group_norm,
     "native_layer_norm": native_layer_norm,
     "_scaled_dot_product_flash_attention_for_cpu": flash_for_cpu,
+    **{
+        f"_upsample_{mode}2d_aa.{overload}": of(mode, smooth=True)
+        for mode in ("bilinear", "bicubic")
+        for overload, of in (("vec", resized), ("default", resized_to))
+    },
     "upsample_bicubic2d.vec": resized("bicubic"),
     "upsample_bicubic2d.default": resized_to("bicubic"),
     "upsample_bilinear2d.vec": resized("bilinear"),
