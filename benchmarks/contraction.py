@@ -139,7 +139,7 @@ def emit(directory: Path, dtype: str) -> Path:
     """A project with an entry for each shape, compiled, with its Python module."""
     import lumigen as lg
     from lumigen import nn
-    from lumigen.compile import compile_project
+    from lumigen.make_project import compile_project
 
     class Product(nn.Module):
         def __init__(self, k, n):

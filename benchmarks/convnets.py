@@ -106,7 +106,7 @@ def emit(name: str, work: Path) -> None:
 
     import lumigen as lg
     from lumigen import nn
-    from lumigen.compile import compile_project
+    from lumigen.make_project import compile_project
     from lumigen.weights import open_weights
 
     net, size, file = (

@@ -26,9 +26,9 @@ from safetensors.torch import save_file
 import lumigen as lg
 from lumigen import nn
 from lumigen.build import build_project, load_module, write_project
-from lumigen.compile import lower_model
 from lumigen.dtype import f16
 from lumigen.emit.project import render_project
+from lumigen.pipeline import lower_model
 from lumigen.target import parse_target
 
 TARGET = "cuda:sm_90a"

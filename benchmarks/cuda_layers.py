@@ -36,8 +36,8 @@ from harness import Samples
 
 import lumigen as lg
 from lumigen.build import build_project, load_module, write_project
-from lumigen.compile import lower_model
 from lumigen.emit.project import render_project
+from lumigen.pipeline import lower_model
 from lumigen.target import parse_target
 
 TARGET = "cuda:sm_90a"

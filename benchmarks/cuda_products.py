@@ -24,8 +24,8 @@ import torch
 import lumigen as lg
 from lumigen import functional
 from lumigen.build import build_project, load_module, write_project
-from lumigen.compile import lower_model
 from lumigen.emit.project import render_project
+from lumigen.pipeline import lower_model
 from lumigen.target import parse_target
 
 ROOT = Path(__file__).resolve().parent.parent

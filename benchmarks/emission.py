@@ -47,9 +47,9 @@ def make_checkpoint(directory: Path, layers: int) -> Path:
 def emit(checkpoint: Path, out: Path, target: str) -> None:
     """In a process of its own, as the peak of memory is a process's."""
     begin = time.perf_counter()
-    from lumigen.compile import compile_project
     from lumigen.dtype import bf16
     from lumigen.frontend.load import load_model_file
+    from lumigen.make_project import compile_project
     from lumigen.weights import open_weights
 
     options = {"length": "2048", "cache": "bf16"}

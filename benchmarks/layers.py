@@ -147,7 +147,7 @@ NEEDS = {"onnxruntime": ("onnxruntime", "onnx")}
 def emit(directory: Path, names: Sequence[str], tune: float | None = None) -> None:
     """A project with an entry for each case, compiled, with its Python module; searched for so many seconds."""
     import lumigen as lg
-    from lumigen.compile import compile_project
+    from lumigen.make_project import compile_project
 
     nets = {name: CASES[name].make(libraries("lumigen")) for name in names}
     model = lg.Model("layers", nets)

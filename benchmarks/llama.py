@@ -333,9 +333,9 @@ def emit(
     With a `weights_dtype` matrices are in blocks, whose fields lie beside the checkpoint.
     """
     from lumigen.activations import rounded
-    from lumigen.compile import compile_project
     from lumigen.dtype import bf16, f32
     from lumigen.frontend.load import load_model_file
+    from lumigen.make_project import compile_project
     from lumigen.quantise import quantised
     from lumigen.weights import open_weights
 

@@ -17,7 +17,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 import lumigen as lg
-from lumigen.compile import lower_model
+from lumigen.pipeline import lower_model
 from lumigen.target import parse_target
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "llama" / "model.py"

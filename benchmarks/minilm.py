@@ -159,8 +159,8 @@ def find_checkpoint(options: Any) -> Path:
 def emit(checkpoint: Path, directory: Path, dtype: str) -> Path:
     """The project, compiled, with its Python module."""
     import lumigen as lg
-    from lumigen.compile import compile_project
     from lumigen.frontend.load import load_model_file
+    from lumigen.make_project import compile_project
     from lumigen.weights import open_weights
 
     weights = open_weights(checkpoint)

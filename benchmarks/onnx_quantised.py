@@ -18,7 +18,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import lumigen as lg
 from lumigen import fast_lane
-from lumigen.compile import lower_model
+from lumigen.pipeline import lower_model
 from lumigen.target import parse_target
 
 # channels, filters, size of the image and of a window, distance of windows, padding

@@ -13,13 +13,13 @@ import click
 
 import lumigen as lg
 from lumigen import cli, debug, errors, functional, nn
-from lumigen.compile import lower_model
 from lumigen.context import Live, Result
 from lumigen.dtype import DTYPES
 from lumigen.emit.project import render_project
 from lumigen.frontend import functions
 from lumigen.frontend.model import Entry, StateSpec, WeightSpec
 from lumigen.frontend.spec import Spec
+from lumigen.pipeline import lower_model
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "build" / "docs" / "reference.md"

@@ -12,12 +12,12 @@ from functools import cache
 from pathlib import Path
 from textwrap import dedent, wrap
 
-from lumigen.compile import lower_model
 from lumigen.dtype import BY_NAME
 from lumigen.emit.project import render_project
 from lumigen.forms import text_after
 from lumigen.frontend import load_model_file
 from lumigen.lower.separate import separate
+from lumigen.pipeline import lower_model
 from lumigen.printer.region import show_fold
 from lumigen.region import Reduce, walk
 

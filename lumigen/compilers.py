@@ -13,7 +13,6 @@ import numpy as np
 
 from lumigen import debug, fast_lane
 from lumigen.build import build_project, load_module, write_project
-from lumigen.compile import lower_model
 from lumigen.directory import locked
 from lumigen.dtype import DType, f16
 from lumigen.emit.project import render_project
@@ -28,6 +27,7 @@ from lumigen.lower.assemble import assemble
 from lumigen.lower.retype import retype
 from lumigen.model_weights import check_dtype
 from lumigen.ops import Op
+from lumigen.pipeline import lower_model
 from lumigen.target import CUDA as ROW
 from lumigen.target import HOST, TARGETS, parse_target
 from lumigen.target_row import Target

@@ -21,7 +21,6 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from lumigen import graph
-from lumigen.compile import lower_model
 from lumigen.dtype import DType, f32
 from lumigen.errors import (
     BadArgument,
@@ -42,6 +41,7 @@ from lumigen.ir import Array, Backend, Executor, Pass
 from lumigen.memo import compilation
 from lumigen.ops import Op
 from lumigen.page import page_of, write_page
+from lumigen.pipeline import lower_model
 from lumigen.printer.graph import show
 from lumigen.target import HOST
 from lumigen.verify.graph import verify

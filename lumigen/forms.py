@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from lumigen.compile import lower_model
 from lumigen.dtype import DType, f32
 from lumigen.errors import BadArgument
 from lumigen.frontend import Traced
 from lumigen.passes import show_entries
+from lumigen.pipeline import lower_model
 from lumigen.progress import Stages
 from lumigen.target import HOST, parse_target
 from lumigen.texts import KERNEL_FORMS, show_kernels, show_programs, show_sources

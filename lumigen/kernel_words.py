@@ -6,7 +6,7 @@ import re
 
 # What the text of a kernel says of its own, and the functions, types and constants of headers that it names.
 _WORDS = """
-a at at1 at2 at_depth at_major b begin c flow lane lanes more pack_column pack_k pack_row packed parity part raw
+a at at1 at2 at_depth at_major b begin c fetch flow lane lanes more pack_column pack_k pack_row packed parity part raw
 reads row scratch shared stage task args back
 
 abs add_parts add_product add_run add_teams add_wrapping as_bf16 as_f16 as_pairs await_turn bf16_bits build_doubles

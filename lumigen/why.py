@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from lumigen.compile import Compilation, Schedules, as_shipped, lower_model
 from lumigen.dtype import DType
 from lumigen.errors import BadArgument
 from lumigen.frontend import Traced
@@ -21,6 +20,7 @@ from lumigen.lower.canonical import Canonical
 from lumigen.lower.devices import Device
 from lumigen.lower.partition import rules_of_cuts
 from lumigen.lower.prepare import prepare
+from lumigen.pipeline import Compilation, Schedules, as_shipped, lower_model
 from lumigen.plan import Illegal
 from lumigen.printer.amount import duration
 from lumigen.program import Repeat

@@ -13,7 +13,6 @@ from tiles import traced
 
 import lumigen as lg
 from lumigen.build import write_project
-from lumigen.compile import lower_model
 from lumigen.emit.project import render_project
 from lumigen.graph import Graph, tensor_of
 from lumigen.interp import program as interp_program
@@ -21,6 +20,7 @@ from lumigen.interp.graph import bind_dims, evaluate
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.lower.devices import Device, Pick, heuristic
+from lumigen.pipeline import lower_model
 from lumigen.program import Group, Variant
 from lumigen.target import parse_target
 from lumigen.targets.cuda.device import CUDA

@@ -12,7 +12,6 @@ from small_programs import Array, Arrays, SmallProgram, agree
 from tiles import run_entry
 
 from lumigen.build import build_project, load_module, write_project
-from lumigen.compile import lower_model
 from lumigen.dtype import DType, f32
 from lumigen.emit.project import render_project
 from lumigen.emit.weights_file import pack_weights
@@ -23,6 +22,7 @@ from lumigen.interp.graph import evaluate
 from lumigen.lower.assemble import LoweredModel
 from lumigen.model_weights import weights_path
 from lumigen.ops import Op
+from lumigen.pipeline import lower_model
 from lumigen.target_row import Target
 from lumigen.weights import rounded
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from lumigen import fast_lane
-from lumigen.compile import lower_model
 from lumigen.dtype import DType, f32
 from lumigen.fast_lane import FastLane
 from lumigen.frontend import Tensor, Traced
@@ -21,6 +20,7 @@ from lumigen.graph import Graph, Node, tensor_of
 from lumigen.index import Dim
 from lumigen.interp.graph import evaluate
 from lumigen.lower import GRAPH_PASSES
+from lumigen.pipeline import lower_model
 from lumigen.target import HOST
 from lumigen.target_row import Target
 

@@ -11,9 +11,9 @@ from tiles import run_entry
 import lumigen as lg
 from lumigen import nn
 from lumigen.activations import rounded, said
-from lumigen.compile import lower_model
 from lumigen.errors import BadArgument
 from lumigen.interp.graph import evaluate
+from lumigen.pipeline import lower_model
 from lumigen.quantise import format_of, over_fields, quantised
 from lumigen.target import parse_target
 from lumigen.tile import Mma

@@ -21,10 +21,10 @@ from lumigen.algebra.rules import RULES, AlgebraRule, allowed
 from lumigen.algebra.terms import AxisTerm, Block, Move, OuterValue, TermKind
 from lumigen.algebra.variants import bounded, rule_set
 from lumigen.algebra.worker import answers
-from lumigen.compile import compile_project
 from lumigen.dtype import bf16, f32
 from lumigen.interp.graph import evaluate
 from lumigen.lower.prepare import prepare
+from lumigen.make_project import compile_project
 from lumigen.progress import Stages
 from lumigen.search import asked, equal
 from lumigen.search.asked import SCHEDULES

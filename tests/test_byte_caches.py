@@ -7,9 +7,9 @@ import pytest
 
 import lumigen as lg
 from lumigen import fast_lane, nn
-from lumigen.compile import Compilation, lower_model
 from lumigen.dtype import i8
 from lumigen.interp.graph import step
+from lumigen.pipeline import Compilation, lower_model
 
 ROWS, WIDTH = 192, 64
 

@@ -16,14 +16,15 @@ import torch
 from safetensors.numpy import save_file
 
 import lumigen as lg
-from lumigen import errors, nn
-from lumigen.compile import compile_project, lower_model
+from lumigen import errors, make_project, nn
 from lumigen.emit.project import render_project
 from lumigen.forms import FORMS, text_after
 from lumigen.graph import Edge, Graph, binary, const, edge, shape, source, unary
 from lumigen.identity import graph_hash
+from lumigen.make_project import compile_project
 from lumigen.ops import Op
 from lumigen.passes import run_pass
+from lumigen.pipeline import lower_model
 from lumigen.target import parse_target
 from lumigen.trail import Trail
 from lumigen.view import expand
@@ -257,7 +258,7 @@ def test_what_is_given_is_refused_before_the_work(
     def lowered(*_: object, **__: object) -> None:
         raise AssertionError("the model is lowered")
 
-    monkeypatch.setattr(sys.modules["lumigen.compile"], "lower_model", lowered)
+    monkeypatch.setattr(make_project, "lower_model", lowered)
     file, taken = tmp_path / "w.safetensors", tmp_path / "taken"
     taken.mkdir()
     (taken / "notes.txt").write_text("somebody's\n")

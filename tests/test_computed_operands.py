@@ -19,7 +19,6 @@ from tiles import run_entry, traced
 import lumigen as lg
 from lumigen import fast_lane, nn
 from lumigen import functional as F
-from lumigen.compile import lower_model
 from lumigen.graph import tensor_of
 from lumigen.interp.graph import evaluate
 from lumigen.kernel_source import kernel_source
@@ -29,6 +28,7 @@ from lumigen.lower.axes import unify_axes
 from lumigen.lower.devices import Device
 from lumigen.lower.made import MadeColumns, runs_of
 from lumigen.lower.partition import obligatory_cuts, regions
+from lumigen.pipeline import lower_model
 from lumigen.plan import Illegal
 from lumigen.quantise import quantised
 from lumigen.target import parse_target

@@ -10,7 +10,6 @@ import pytest
 from tiles import traced
 
 import lumigen as lg
-from lumigen.compile import lower_model
 from lumigen.cost import cost
 from lumigen.dtype import bf16, f32, f64, i64
 from lumigen.emit.manifest import describe
@@ -19,6 +18,7 @@ from lumigen.frontend.spec import spec
 from lumigen.index import Axis, Dim
 from lumigen.lower.assemble import LoweredKernel, assemble
 from lumigen.ops import Op
+from lumigen.pipeline import lower_model
 from lumigen.region import (
     Buffer,
     Choose,

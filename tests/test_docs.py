@@ -17,9 +17,9 @@ import lumigen
 from lumigen import debug, errors
 from lumigen.cli import EXIT_CODES
 from lumigen.cli import lumigen as command_line
-from lumigen.compile import lower_model
 from lumigen.emit.project import render_project
 from lumigen.frontend import functions, load_model_file
+from lumigen.pipeline import lower_model
 
 ROOT = Path(__file__).parent.parent
 SKIPPED = {"build", "node_modules"}

@@ -12,10 +12,10 @@ import pytest
 from tiles import traced
 
 import lumigen as lg
-from lumigen.compile import lower_model
 from lumigen.frontend import Traced
 from lumigen.interp.graph import evaluate
 from lumigen.interp.random import bits
+from lumigen.pipeline import lower_model
 from lumigen.toolchain import cxx
 
 ROOT = Path(__file__).parent.parent

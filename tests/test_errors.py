@@ -27,9 +27,9 @@ from lumigen import errors, nn
 from lumigen.build import build_project
 from lumigen.cli import lumigen as command_line
 from lumigen.cli.opened import Project, manifest_of
-from lumigen.compile import lower_model
 from lumigen.errors import InternalError, LumigenError, SourceLocation, UserError, user_location
 from lumigen.importers.hugging_face import open_checkpoint
+from lumigen.pipeline import lower_model
 from lumigen.target import TARGETS
 from lumigen.targets.cuda.limits import probe_gpu
 from lumigen.toolchain import compiled_library, cxx

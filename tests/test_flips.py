@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,13 +13,13 @@ from test_tune import SPECS, entries_of, small
 from tiles import run_entry
 
 import lumigen as lg
-from lumigen import functional
-from lumigen.compile import lower_model
+from lumigen import functional, pipeline
 from lumigen.errors import LoweringFailed
 from lumigen.interp.graph import evaluate
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.lower.flips import HEURISTIC
+from lumigen.pipeline import lower_model
 from lumigen.progress import Stages
 from lumigen.search import flipping, host, winners
 from lumigen.search import shipped as shipped_module
@@ -32,7 +31,6 @@ from lumigen.search.tune import Terms
 from lumigen.target import HOST
 from lumigen.targets.cpu.device import CPU
 
-compile_module = import_module("lumigen.compile")  # lg.compile is the function
 ROWS = lg.Dim("rows", 1, 9, typical=4)
 BOTH = {"x": lg.spec(ROWS, 8), "w": lg.spec(8, 12)}
 
@@ -127,7 +125,7 @@ def test_a_file_of_flips_alone_is_taken_as_far_as_plans_run_it(
             raise LoweringFailed(step="lower", what="no plan is realised")
         return assemble(*given, flips=flips, **named)
 
-    monkeypatch.setattr(compile_module, "assemble", of_heuristics)
+    monkeypatch.setattr(pipeline, "assemble", of_heuristics)
     model = lg.Model("flips_again")
     model.entry(**BOTH)(normed)
     made = lower_model(model.trace(), {}, stages, schedules=asked_for(HOST, None, file).book)

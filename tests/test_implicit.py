@@ -11,8 +11,8 @@ from tiles import run_entry
 
 import lumigen as lg
 from lumigen import functional, nn
-from lumigen.compile import Compilation, lower_model
 from lumigen.interp.graph import evaluate
+from lumigen.pipeline import Compilation, lower_model
 from lumigen.region import Role
 from lumigen.tile import Mma, Pack, PackRuns, TileProgram
 

@@ -15,8 +15,8 @@ from tiles import run_entry
 import lumigen as lg
 from lumigen import functional as F
 from lumigen import nn
-from lumigen.compile import lower_model
 from lumigen.interp.graph import evaluate
+from lumigen.pipeline import lower_model
 from lumigen.target import parse_target
 from lumigen.targets.cuda.device import CUDA
 from lumigen.targets.cuda.speller import device_kernel_body

@@ -11,8 +11,8 @@ from tiles import run_entry
 
 import lumigen as lg
 from lumigen import nn
-from lumigen.compile import Compilation, lower_model
 from lumigen.interp.graph import evaluate
+from lumigen.pipeline import Compilation, lower_model
 from lumigen.tile import For, PackRuns, TileProgram, Transpose
 
 

@@ -46,6 +46,8 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"search"}),
     frozenset({"activations", "checks", "original", "quantise", "recall", "summary"}),
     frozenset({"identity"}),
+    frozenset({"pipeline"}),
+    frozenset({"make_project"}),
     frozenset({"compile"}),
     frozenset({"compilers", "forms", "page", "why"}),
     frozenset({"cli", "context"}),

@@ -124,7 +124,7 @@ MANY = """
 import gc, json, os
 import lumigen as lg
 from lumigen import nn
-from lumigen.compile import lower_model
+from lumigen.pipeline import lower_model
 
 def resident():
     gc.collect()

@@ -22,10 +22,10 @@ from test_cpu_ops import ROWS
 
 import lumigen as lg
 from lumigen import cli
-from lumigen.compile import lower_model
 from lumigen.errors import UnsupportedTarget
 from lumigen.frontend import Traced
 from lumigen.lower.built import Built
+from lumigen.pipeline import lower_model
 from lumigen.plan import Illegal
 from lumigen.target import parse_target
 from lumigen.targets.metal.device import METAL

@@ -8,10 +8,10 @@ from tiles import run_entry, traced
 
 import lumigen as lg
 from lumigen import fast_lane
-from lumigen.compile import lower_model
 from lumigen.interp.graph import step
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
+from lumigen.pipeline import lower_model
 from lumigen.printer.tile import show
 from lumigen.program import Program, WeightArg
 from lumigen.target import parse_target

@@ -11,7 +11,6 @@ from tiles import traced
 import lumigen as lg
 from lumigen import functional as F
 from lumigen import nn
-from lumigen.compile import lower_model
 from lumigen.dtype import f32
 from lumigen.frontend import Traced
 from lumigen.index import ix
@@ -24,6 +23,7 @@ from lumigen.lower.operand_names import (
     named_slots,
     operand_names,
 )
+from lumigen.pipeline import lower_model
 from lumigen.program import Slot
 from lumigen.region import Buffer, Region, Role, Store, const
 

@@ -15,9 +15,9 @@ from click.testing import CliRunner
 import lumigen as lg
 from lumigen import errors, nn
 from lumigen.cli import lumigen as command_line
-from lumigen.compile import Compilation, lower_model
 from lumigen.page import page_of
 from lumigen.page.flow import flow
+from lumigen.pipeline import Compilation, lower_model
 from lumigen.target import parse_target
 
 ROOT = Path(__file__).parent.parent

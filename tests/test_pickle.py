@@ -11,7 +11,6 @@ import pytest
 
 import lumigen as lg
 from lumigen import graph, memo, nn, region
-from lumigen.compile import Compilation, lower_model
 from lumigen.condition import less
 from lumigen.dtype import DTYPES
 from lumigen.graph import Graph, binary, edge
@@ -19,6 +18,7 @@ from lumigen.index import Axis, Dim, indicator, ix, lookup, maximum
 from lumigen.interp.region import evaluate
 from lumigen.lower.assemble import LoweredKernel, assemble
 from lumigen.ops import Op
+from lumigen.pipeline import Compilation, lower_model
 from lumigen.printer import graph as graph_text
 from lumigen.printer import region as region_text
 from lumigen.printer import tile as tile_text

@@ -11,13 +11,13 @@ from tiles import run_entry
 
 import lumigen as lg
 from lumigen import nn
-from lumigen.compile import lower_model
 from lumigen.dtype import bf16, f32
 from lumigen.frontend import Traced
 from lumigen.graph import tensor_of
 from lumigen.interp.graph import evaluate
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.prepare import Entries, prepare
+from lumigen.pipeline import lower_model
 from lumigen.target import parse_target
 
 B = lg.Dim("batch", 1, 4, typical=2)

@@ -30,7 +30,6 @@ from tiles import run_entry
 
 import lumigen as lg
 from lumigen import fast_lane, nn
-from lumigen.compile import lower_model
 from lumigen.frontend import Traced
 from lumigen.graph import Graph
 from lumigen.index import Dim, product
@@ -44,6 +43,7 @@ from lumigen.lower.built import Built
 from lumigen.lower.devices import Device
 from lumigen.lower.join import fold_together
 from lumigen.lower.partition import obligatory_cuts, regions
+from lumigen.pipeline import lower_model
 from lumigen.plan import Product
 from lumigen.region import Region
 from lumigen.target import HOST

@@ -15,12 +15,12 @@ from tiles import run_entry
 import lumigen as lg
 from lumigen import fast_lane
 from lumigen import functional as F
-from lumigen.compile import lower_model
 from lumigen.fast_lane import FastLane
 from lumigen.frontend import Traced
 from lumigen.graph import tensor_of
 from lumigen.interp.graph import evaluate
 from lumigen.lower.assemble import LoweredKernel, LoweredModel
+from lumigen.pipeline import lower_model
 from lumigen.plan import Illegal, Product
 from lumigen.schedule import schedule
 from lumigen.targets.cpu.device import CPU

@@ -15,13 +15,13 @@ from tiles import run_entry, traced
 
 import lumigen as lg
 from lumigen import nn
-from lumigen.compile import Compilation, lower_model
 from lumigen.errors import BadInput, BadLaunch
 from lumigen.frontend import Model, Traced, functional, load_model_file
 from lumigen.graph import Graph, tensor_of
 from lumigen.index import ix
 from lumigen.interp.graph import evaluate
 from lumigen.lower.assemble import LoweredModel
+from lumigen.pipeline import Compilation, lower_model
 from lumigen.program import InputArg, Launch, Program, Slot, ValueArg, always
 from lumigen.verify.program import points
 

@@ -14,10 +14,10 @@ from tiles import run_entry
 
 import lumigen as lg
 from lumigen import fast_lane, nn
-from lumigen.compile import lower_model
 from lumigen.emit.text_program import weights_line
 from lumigen.errors import BadArgument, BadWeightsFile, UnknownWeight
 from lumigen.interp.graph import evaluate
+from lumigen.pipeline import lower_model
 from lumigen.quantise import Format, bits_of, encoded, format_of, quantised
 from lumigen.target import parse_target
 from lumigen.weights.blocks import ELEMENTS, dequantised

@@ -19,13 +19,13 @@ from tiles import run_entry
 
 import lumigen as lg
 from lumigen import fast_lane
-from lumigen.compile import lower_model
 from lumigen.dtype import DType, bf16, f16, f32
 from lumigen.errors import UserError
 from lumigen.frontend import Entry, Spec, Traced, trace_entry
 from lumigen.index import ix
 from lumigen.lower.assemble import assemble
 from lumigen.lower.retype import retype
+from lumigen.pipeline import lower_model
 from lumigen.target import TARGETS, parse_target
 from lumigen.targets.cpu.device import CPU
 from lumigen.weights import rounded

@@ -10,8 +10,8 @@ import pytest
 
 import lumigen as lg
 from lumigen import debug
-from lumigen.compile import compile_project
 from lumigen.errors import EditedFiles
+from lumigen.make_project import compile_project
 from lumigen.summary import Summary
 
 

@@ -17,7 +17,6 @@ from tiles import run_entry, traced
 import lumigen as lg
 from lumigen import fast_lane, nn
 from lumigen import functional as F
-from lumigen.compile import lower_model
 from lumigen.fast_lane import FastLane
 from lumigen.frontend import Traced
 from lumigen.graph import Graph, tensor_of
@@ -31,6 +30,7 @@ from lumigen.lower.built import Built
 from lumigen.lower.devices import Device
 from lumigen.lower.plan_region import Candidate, Scheduled, candidate, candidates_of_rows
 from lumigen.lower.row_fold import find_row_fold
+from lumigen.pipeline import lower_model
 from lumigen.plan import Illegal, RegionPlan
 from lumigen.region import Buffer, Region, Role
 from lumigen.target import HOST as CPU

@@ -11,9 +11,9 @@ from tiles import traced
 
 import lumigen as lg
 from lumigen import functional as F
-from lumigen.compile import lower_model
 from lumigen.errors import UnsupportedTarget
 from lumigen.frontend import Traced
+from lumigen.pipeline import lower_model
 from lumigen.target import TARGETS
 
 N = lg.Dim("n", 1, 40)

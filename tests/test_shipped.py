@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from test_tune import entries_of, others, regions_of
 
-from lumigen.compile import lower_model
 from lumigen.dtype import f32
 from lumigen.frontend import Traced
 from lumigen.lower.assemble import assemble
+from lumigen.pipeline import lower_model
 from lumigen.progress import Stages
 from lumigen.region import Region
 from lumigen.search import shipped

@@ -12,8 +12,9 @@ from tiles import run_entry
 
 import lumigen as lg
 from lumigen import fast_lane
-from lumigen.compile import compile_project, lower_model
 from lumigen.lower.assemble import LoweredModel
+from lumigen.make_project import compile_project
+from lumigen.pipeline import lower_model
 from lumigen.program import WeightArg
 
 LAYERS, K = 3, 20

@@ -14,9 +14,10 @@ from tiles import run_entry
 
 import lumigen as lg
 from lumigen import nn
-from lumigen.compile import compile_project, lower_model
 from lumigen.interp.graph import bind_dims
 from lumigen.lower.assemble import LoweredModel
+from lumigen.make_project import compile_project
+from lumigen.pipeline import lower_model
 from lumigen.program import THREADS
 from lumigen.tile import Mma
 

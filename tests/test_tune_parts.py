@@ -16,7 +16,6 @@ import pytest
 from test_tune import entries_of
 
 import lumigen as lg
-from lumigen.compile import lower_model
 from lumigen.dtype import bf16, f32
 from lumigen.errors import BuildFailed, VerifyFailed
 from lumigen.fast_lane import compiled
@@ -24,6 +23,7 @@ from lumigen.frontend import Traced
 from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.lower.devices import Device
 from lumigen.lower.retype import retype
+from lumigen.pipeline import lower_model
 from lumigen.plan import Illegal
 from lumigen.progress import Stages
 from lumigen.region import Region

@@ -10,10 +10,10 @@ from tiles import run_entry
 
 import lumigen as lg
 from lumigen import fast_lane, nn
-from lumigen.compile import lower_model
 from lumigen.frontend.functions import cat
 from lumigen.interp.graph import evaluate
 from lumigen.lower.assemble import LoweredModel
+from lumigen.pipeline import lower_model
 from lumigen.quantise import quantised
 from lumigen.target import parse_target
 from lumigen.tile import Ahead, For, StoreTile

@@ -16,7 +16,6 @@ from tiles import run_entry
 import lumigen as lg
 from lumigen import fast_lane, nn
 from lumigen.build import build_project, load_module, write_project
-from lumigen.compile import Compilation, lower_model
 from lumigen.condition import Cmp, less
 from lumigen.dtype import f32
 from lumigen.emit.kernel_vectors import kernel_vectors
@@ -25,6 +24,7 @@ from lumigen.errors import LoweringFailed, VerifyFailed
 from lumigen.index import Axis, Dim, ix
 from lumigen.interp import program as interp_program
 from lumigen.lower.assemble import LoweredModel
+from lumigen.pipeline import Compilation, lower_model
 from lumigen.printer.program import show
 from lumigen.program import (
     Group,

@@ -10,11 +10,11 @@ from tiles import run_entry
 
 import lumigen as lg
 from lumigen import fast_lane, nn
-from lumigen.compile import lower_model
 from lumigen.dtype import DType
 from lumigen.frontend import functional
 from lumigen.interp.graph import evaluate
 from lumigen.lower.assemble import LoweredModel
+from lumigen.pipeline import lower_model
 from lumigen.target import parse_target
 from lumigen.tile import Mma, StoreTile
 

@@ -11,7 +11,6 @@ from tiles import traced
 
 import lumigen as lg
 from lumigen import nn
-from lumigen.compile import Compilation, lower_model
 from lumigen.emit.kernel import spelled_dims
 from lumigen.emit.variables import NUMBERED, variables
 from lumigen.frontend import Traced
@@ -19,6 +18,7 @@ from lumigen.index import Dim
 from lumigen.kernel_words import DERIVED, ENDS, WORDS, is_said
 from lumigen.lower.assemble import LoweredKernel
 from lumigen.names import KEYWORDS, is_of_headers
+from lumigen.pipeline import Compilation, lower_model
 from lumigen.quantise import quantised
 from lumigen.target import TARGETS, parse_target
 

@@ -12,9 +12,9 @@ from tiles import traced
 import lumigen as lg
 from lumigen import functional as F
 from lumigen import nn
-from lumigen.compile import lower_model
 from lumigen.frontend import Traced
 from lumigen.lower.assemble import LoweredKernel, LoweredModel
+from lumigen.pipeline import lower_model
 from lumigen.printer.program import show
 from lumigen.target import TARGETS, parse_target
 from lumigen.target_row import Target

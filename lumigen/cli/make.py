@@ -30,15 +30,16 @@ from lumigen.cli.options import (
     traced_options,
 )
 from lumigen.cli.terminal import progress, result, result_json, say, table
-from lumigen.compile import compile_project, lower_model
 from lumigen.dtype import BY_NAME, DType, f32
 from lumigen.errors import BadArgument, printable
 from lumigen.forms import FORMS, text_after
 from lumigen.frontend import Model, Traced
 from lumigen.importers.hugging_face import is_checkpoint
+from lumigen.make_project import compile_project
 from lumigen.original import Checked
 from lumigen.original import check as compared
 from lumigen.page import page_of, write_page
+from lumigen.pipeline import lower_model
 from lumigen.printer.amount import duration, number, size
 from lumigen.progress import Stages
 from lumigen.search.crew import Crew

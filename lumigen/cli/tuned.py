@@ -21,11 +21,11 @@ from lumigen.cli.options import (
     traced_options_if_any,
 )
 from lumigen.cli.terminal import progress, result, result_json, say
-from lumigen.compile import Compilation, lower_model
 from lumigen.dtype import BY_NAME
 from lumigen.errors import BadArgument
 from lumigen.files import whole_file
 from lumigen.page import tuning_page, write_page
+from lumigen.pipeline import Compilation, lower_model
 from lumigen.progress import Stages
 from lumigen.search.asked import asked_for
 from lumigen.search.book import text_of

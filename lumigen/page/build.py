@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePath
 
-from lumigen.compile import Compilation
 from lumigen.dtype import DType, f32
 from lumigen.emit.contract import signature
 from lumigen.emit.entry import source_lines
@@ -25,6 +24,7 @@ from lumigen.page.contexts import (
 )
 from lumigen.page.flow import flow
 from lumigen.passes import show_entries
+from lumigen.pipeline import Compilation
 from lumigen.printer.amount import number, size
 from lumigen.program import CompiledModel, KernelSource, Program
 from lumigen.resources import lumigen_version, templates_dir

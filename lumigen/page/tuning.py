@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from lumigen.compile import Compilation
 from lumigen.emit.environment import render
 from lumigen.page.build import forms_of
 from lumigen.page.chart import ChartDot, chart
@@ -16,6 +15,7 @@ from lumigen.page.contexts import (
     RegionPage,
     TuningPage,
 )
+from lumigen.pipeline import Compilation
 from lumigen.printer.amount import duration
 from lumigen.resources import lumigen_version, templates_dir
 from lumigen.search.book import key_of

@@ -27,7 +27,7 @@ from small_models import Interpreted, as_numbers, distance, example, random_weig
 
 import lumigen as lg
 from lumigen.build import build_project, load_module
-from lumigen.compile import compile_project
+from lumigen.make_project import compile_project
 from lumigen.target import parse_target
 from lumigen.weights import rounded
 

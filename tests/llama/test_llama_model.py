@@ -20,10 +20,10 @@ from safetensors.numpy import save_file
 
 import lumigen as lg
 from lumigen import fast_lane, tokenizer
-from lumigen.compile import lower_model
 from lumigen.interp.graph import step
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import assemble
+from lumigen.pipeline import lower_model
 from lumigen.quantise import quantised
 from lumigen.targets.cpu.device import CPU
 

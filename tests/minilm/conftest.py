@@ -24,10 +24,10 @@ from c_interface import Library
 from minilm_reference import MODEL, NO_CHECKPOINT, checkpoint
 
 from lumigen.build import load_module
-from lumigen.compile import Compilation, lower_model
 from lumigen.debug import cache_dir
 from lumigen.emit.project import render_project
 from lumigen.frontend import load_model_file
+from lumigen.pipeline import Compilation, lower_model
 from lumigen.toolchain import packaged
 from lumigen.weights import Weights, open_weights
 

@@ -10,9 +10,9 @@ import sentences
 from minilm_reference import MODEL, embed
 
 from lumigen import fast_lane
-from lumigen.compile import Compilation, lower_model
 from lumigen.dtype import DType, bf16, f16
 from lumigen.frontend import load_model_file
+from lumigen.pipeline import Compilation, lower_model
 from lumigen.weights import Weights
 
 # 1 - cosine was 8e-7 in f16 and 7e-5 in bf16 at most, with 2e-4 and 2e-3 as the greatest error of an element.

@@ -12,9 +12,9 @@ import pytest
 from conftest import lumigen
 from minilm_reference import MODEL, write_small
 
-from lumigen.compile import Compilation, lower_model
 from lumigen.frontend import load_model_file
 from lumigen.index import Dim
+from lumigen.pipeline import Compilation, lower_model
 from lumigen.program import CompiledModel, Program, SlotArg
 from lumigen.weights import open_weights
 

@@ -16,8 +16,8 @@ from conftest import Shipped, locked, lumigen, run
 from minilm_reference import MODEL, write_small
 from processor import instruction_sets
 
-from lumigen.compile import Compilation, lower_model
 from lumigen.frontend import load_model_file
+from lumigen.pipeline import Compilation, lower_model
 from lumigen.weights import Weights, open_weights
 
 pytestmark = pytest.mark.slow

@@ -14,11 +14,11 @@ from safetensors.numpy import save_file
 
 import lumigen as lg
 from lumigen import fast_lane
-from lumigen.compile import lower_model
 from lumigen.dtype import DType, f32, of_numpy
 from lumigen.graph import tensor_of
 from lumigen.interp.graph import step
 from lumigen.lower.retype import retype
+from lumigen.pipeline import lower_model
 from lumigen.weights import rounded
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

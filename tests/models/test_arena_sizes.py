@@ -12,7 +12,7 @@ from small_models import example, save
 from test_decoders import LLAMA
 from test_launch_counts import BERT, GPT2, HELD, VIT, WHISPER
 
-from lumigen.compile import lower_model
+from lumigen.pipeline import lower_model
 from lumigen.program import ALIGNMENT, Program
 from lumigen.target import parse_target
 from lumigen.verify.program import Kernels, alive, points

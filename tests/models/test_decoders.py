@@ -10,8 +10,8 @@ import pytest
 import torch
 from small_models import Compiled, Interpreted, distance, example, random_weights, save, transformer
 
-from lumigen.compile import lower_model
 from lumigen.dtype import DType, bf16, f32
+from lumigen.pipeline import lower_model
 from lumigen.target import parse_target
 
 # As a share of the greatest logit: sums in another order, and 2^-9 of every number held in bf16.

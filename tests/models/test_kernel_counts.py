@@ -10,7 +10,7 @@ from small_models import example, save
 from test_decoders import GPT2
 from test_whisper import SIZES
 
-from lumigen.compile import lower_model
+from lumigen.pipeline import lower_model
 
 GPT2_CONFIG = {**GPT2, "layer_norm_epsilon": 1e-5, "activation_function": "gelu_new"}
 WHISPER_CONFIG = {**SIZES, "activation_function": "gelu"}

@@ -15,8 +15,8 @@ from test_yolov8 import OPTIONS, random_tensors
 import lumigen as lg
 from lumigen import functional as F
 from lumigen import nn
-from lumigen.compile import lower_model
 from lumigen.dtype import bf16, f32
+from lumigen.pipeline import lower_model
 from lumigen.program import Program
 from lumigen.target import parse_target
 

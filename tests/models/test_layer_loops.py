@@ -11,8 +11,8 @@ from small_models import example, save
 from test_bert import SIZES
 from test_decoders import LLAMA
 
-from lumigen.compile import lower_model
 from lumigen.emit.project import render_project
+from lumigen.pipeline import lower_model
 from lumigen.target import parse_target
 
 BERT = {**SIZES, "layer_norm_eps": 1e-12, "hidden_act": "gelu", "type_vocab_size": 2}

@@ -18,10 +18,10 @@ from fake_arrays import GpuArray, taken
 
 import lumigen as lg
 from lumigen.build import load_module, write_project
-from lumigen.compile import lower_model
 from lumigen.emit.kernel_vectors import kernel_vectors
 from lumigen.emit.project import render_project
 from lumigen.emit.weights_file import write_weights
+from lumigen.pipeline import lower_model
 from lumigen.target import parse_target
 from lumigen.targets.cuda.tools import nvcc
 

@@ -10,11 +10,11 @@ import pytest
 
 import lumigen as lg
 from lumigen import fast_lane
-from lumigen.compile import lower_model
 from lumigen.emit.project import render_project
 from lumigen.errors import BadArgument
 from lumigen.lower.assemble import assemble
 from lumigen.names import taken_by
+from lumigen.pipeline import lower_model
 from lumigen.targets.cpu.device import CPU
 
 # What kernels call their arguments, numbers, locals and functions; keywords, types and macros.

@@ -13,7 +13,6 @@ import pytest
 import lumigen as lg
 from lumigen import nn
 from lumigen.build import build_project, write_project
-from lumigen.compile import compile_project, lower_model
 from lumigen.dtype import DTYPES, i64
 from lumigen.emit import kernel_vectors as kernel_module
 from lumigen.emit import vectors as module
@@ -22,6 +21,8 @@ from lumigen.emit.kernel_vectors import kernel_vectors
 from lumigen.emit.project import render_project
 from lumigen.emit.vectors import vectors
 from lumigen.interp.region import evaluate
+from lumigen.make_project import compile_project
+from lumigen.pipeline import lower_model
 from lumigen.program import CompiledModel, OutputArg
 from lumigen.resources import templates_dir
 from lumigen.targets.cuda.row import CUDA

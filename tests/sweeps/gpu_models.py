@@ -74,8 +74,8 @@ def emit(library: str, name: str, folder: Path, target: str) -> str:
     from torch_models import LIBRARIES, register_torchvision, wanted
 
     import lumigen as lg
-    from lumigen.compile import compile_project
     from lumigen.importers.torch.exported import export
+    from lumigen.make_project import compile_project
 
     begin = time.monotonic()
     warnings.simplefilter("ignore")

@@ -10,8 +10,8 @@ from typing import Any
 import lumigen as lg
 from lumigen import nn
 from lumigen.build import build_project, write_project
-from lumigen.compile import lower_model
 from lumigen.emit.project import render_project
+from lumigen.pipeline import lower_model
 from lumigen.target import parse_target
 from lumigen.tokenizer import Added, Tokenizer
 

@@ -16,8 +16,8 @@ import lumigen as lg
 from lumigen import errors
 from lumigen.build import write_project
 from lumigen.cli.about import as_text
-from lumigen.compile import lower_model
 from lumigen.emit.project import render_project
+from lumigen.pipeline import lower_model
 from lumigen.tokenizer import TextStep, Tokenizer, encode
 from lumigen.tokenizer.shipped import shipped
 
