@@ -8,6 +8,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -17,6 +18,7 @@ from onnx_models import classifier, expected, model, node, run
 from programs import of_a_program
 
 import lumigen as lg
+from lumigen.errors import UnsupportedNode
 from lumigen.forms import text_after
 from lumigen.importers.onnx.operators import ROWS
 from lumigen.importers.onnx.ports import identifier
@@ -607,6 +609,57 @@ def test_numbers_of_few_bits_stand_for_blocks(rng) -> None:
         np.testing.assert_allclose(
             run(proto, {"x": x})["y"], x @ weight[:, :48].T, rtol=1e-4, atol=1e-3
         )
+
+
+BITS = {"K": 48, "N": 5, "bits": 4, "block_size": 32}
+LYING: dict[
+    str, tuple[dict[str, int], tuple[int, ...], int, str]
+] = {  # bytes, scales, what is said
+    "bytes": (BITS, (5, 3, 16), 10, "input 2 has 240 elements, .* it must have 160"),
+    "scales": (BITS, (5, 2, 16), 9, "input 3 has 9 elements, .* it must have 10"),
+    "no block": (BITS | {"block_size": 0}, (5, 2, 16), 10, "blocks of 0 of K 48"),
+    "blocks of 24": (BITS | {"block_size": 24}, (5, 2, 16), 10, "it must have 120"),
+    "half a byte": (BITS | {"block_size": 3}, (5, 16, 2), 80, "not of whole bytes"),
+    "bits": (BITS | {"bits": 5}, (5, 2, 16), 10, "it has 5 bits"),
+}
+
+
+@pytest.mark.parametrize("name", LYING)
+def test_blocks_that_lie_are_refused(name: str) -> None:
+    attributes, of_bytes, count, message = LYING[name]
+    nodes = [node("MatMulNBits", "x b s", "y", domain="com.microsoft", **attributes)]
+    given = {"b": np.zeros(of_bytes, np.uint8), "s": np.ones(count, F)}
+    with pytest.raises(UnsupportedNode, match=message):
+        lg.from_onnx(model(nodes, {"x": (F, [3, 48])}, "y", given)).trace()
+
+
+NUMBERS: dict[str, tuple[str, Any, dict[str, int], str]] = {
+    "nan": ("DequantizeLinear", [1, np.nan], {"axis": 1}, "1 of the scales .* first is nan"),
+    "infinite": ("DequantizeLinear", [1, np.inf], {"axis": 1}, "is inf"),
+    "zero": ("QuantizeLinear", 0, {}, "1 of the scales in input 2 .* first is 0"),
+    "blocks": (
+        "DequantizeLinear",
+        np.ones((3, 2)),
+        {"axis": 0, "block_size": 2},
+        r"are \[3, 2\], no blocks of 2 along axis 0 of \[4, 2\]",
+    ),
+    "fewer than none": (
+        "DequantizeLinear",
+        np.ones((2, 2)),
+        {"axis": 0, "block_size": -2},
+        "no blocks of -2",
+    ),
+    "axis": ("DequantizeLinear", [1, 1], {"axis": 2}, "axis is 2, .* has 2 axes"),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_scales_that_cannot_be_used_are_refused(name: str) -> None:
+    op, scales, attributes, message = NUMBERS[name]
+    ports = {"x": (F if op == "QuantizeLinear" else np.int8, [4, 2])}
+    nodes, given = [node(op, "x s", "y", **attributes)], {"s": np.array(scales, F)}
+    with pytest.raises(UnsupportedNode, match=message):
+        lg.from_onnx(model(nodes, ports, "y", given, version=21)).trace()
 
 
 def test_products_may_transpose_batches(rng) -> None:

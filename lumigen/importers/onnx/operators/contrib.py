@@ -116,14 +116,24 @@ def fused_conv(n: OnnxNode) -> Tensor:
 
 def matmul_nbits(n: OnnxNode) -> Tensor:
     """A product with a matrix of 4 or 8 bits in blocks along its rows, each with a scale and a zero point."""
-    x, packed, scales = n.tensor(0), n.tensor(1), n.tensor(2)
+    x, packed, scales = n.tensor(0), n.tensor(1), quantised.scales(n, 2)
     depth, width = int(n.attr("K")), int(n.attr("N"))
     bits, block = int(n.attr("bits", 4)), int(n.attr("block_size"))
     if bits not in (2, 4, 8) or n.has(4):
         raise n.unsupported(
             f"it has {bits} bits, or an order of its groups", "Export it with 2, 4 or 8 bits."
         )
+    if min(depth, width, block) < 1 or block * bits % 8:
+        why = f"blocks of {block} of K {depth} and N {width} in {bits} bits are not of whole bytes"
+        raise n.unsupported(why, "Export it again.")
     blocks = -(-depth // block)
+    each = {1: blocks * (block * bits // 8), 2: blocks}  # of a column
+    if n.has(3):
+        each[3] = blocks if n.tensor(3).dtype.is_float else -(-blocks * bits // 8)
+    for i, wanted in each.items():
+        if n.given_size(i) != width * wanted:
+            why = f"input {i + 1} has {n.given_size(i)} elements, of {width} x {depth} in blocks of {block}"
+            raise n.unsupported(f"{why} it must have {width * wanted}", "Export it again.")
     numbers = _unpacked(packed.reshape(width, blocks, -1), bits)
     zero: Any = 2 ** (bits - 1)
     if n.has(3):
@@ -165,7 +175,7 @@ def matmul_to_float(n: OnnxNode) -> Tensor:
     """Exact sums of integers times both scales, and a bias."""
     a = convolutions.centred(n.tensor(0), n.maybe(4))
     b = convolutions.centred(n.tensor(1), n.maybe(5))
-    out = (a @ b).to(i32).to(f32) * (n.tensor(2) * n.tensor(3))
+    out = (a @ b).to(i32).to(f32) * (quantised.scales(n, 2) * quantised.scales(n, 3))
     return out + n.tensor(6) if n.has(6) else out
 
 
@@ -174,20 +184,21 @@ def dynamic_matmul(n: OnnxNode) -> Tensor:
     a, scale, zero = quantised.dynamic(n)
     b = convolutions.centred(n.tensor(1), n.maybe(3))
     total = (convolutions.centred(a, zero) @ b).to(i32).to(f32)
-    out = total * (scale * n.tensor(2))
+    out = total * (scale * quantised.scales(n, 2))
     return out + n.tensor(4) if n.has(4) else out
 
 
 def real(n: OnnxNode, i: int) -> Tensor:
     """The numbers that an operand, its scale and its zero point stand for."""
-    return convolutions.centred(n.tensor(i), n.maybe(i + 2)).to(f32) * n.tensor(i + 1)
+    return convolutions.centred(n.tensor(i), n.maybe(i + 2)).to(f32) * quantised.scales(n, i + 1)
 
 
 def rounded(n: OnnxNode, x: Tensor, scale: int, like: int) -> Tensor:
     """Floats as integers by an operand's scale and the zero point after it."""
     zero = n.maybe(scale + 1)
     element = n.element_type(scale + 1 if zero is not None else like)
-    return quantised.quantised(x, n.tensor(scale), zero, quantised.numpy_type(element))
+    by = quantised.scales(n, scale, divide=True)
+    return quantised.quantised(x, by, zero, quantised.numpy_type(element))
 
 
 def qlinear(f: Callable[[Tensor, Tensor], Tensor]) -> Function:
@@ -211,7 +222,8 @@ def qlinear_concat(n: OnnxNode) -> Tensor:
     parts = [real(n, i) for i in range(2, len(n.inputs), 3)]
     kind = quantised.numpy_type(n.element_type(1))
     joined = functions.cat(parts, int(n.attr("axis")))
-    return quantised.quantised(joined, n.tensor(0), n.tensor(1), kind)
+    by = quantised.scales(n, 0, divide=True)
+    return quantised.quantised(joined, by, n.tensor(1), kind)
 
 
 def qgemm(n: OnnxNode) -> Tensor:
@@ -222,10 +234,10 @@ def qgemm(n: OnnxNode) -> Tensor:
     b = b.t() if n.attr("transB", 0) else b
     total = (a @ b).to(i32)
     total = total + n.tensor(6) if n.has(6) else total
-    factor = n.tensor(1) * n.tensor(4) * n.attr("alpha", 1.0)
+    factor = quantised.scales(n, 1) * quantised.scales(n, 4) * n.attr("alpha", 1.0)
     if not n.has(7):
         return total.to(f32) * factor
-    return requantised(n, total, factor / n.tensor(7), 8)
+    return requantised(n, total, factor / quantised.scales(n, 7, divide=True), 8)
 
 
 _LEAKY = ACTIVATIONS["leakyrelu"][0]

@@ -18,17 +18,38 @@ UINT8 = 2
 FLOATS = 2.0**23  # whole numbers below are floats, and so is the sum of two of them
 
 
+def scales(n: OnnxNode, i: int, *, divide: bool = False) -> Tensor:
+    """The operand as scales; UnsupportedNode where known ones are no finite numbers, or 0 if something is divided."""
+    value = n.given(i)
+    if isinstance(value, Known) and value.array.dtype != object:
+        numbers = value.array.astype(np.float64)
+        wrong = ~np.isfinite(numbers) | (divide & (numbers == 0))
+        if wrong.any():
+            count, first = np.count_nonzero(wrong), numbers[wrong].flat[0]
+            why = f"{count} of the scales in input {i + 1} cannot be used, the first is {first:g}"
+            raise n.unsupported(why, "Quantise the model again.")
+    return n.tensor(i)
+
+
 def spread(n: OnnxNode, t: Tensor, x: Tensor) -> Tensor:
     """Scales as x broadcasts with them: one, one for each element of an axis, or one for each block along it."""
     axis = int(n.attr("axis", 1))
     if t.ndim == 0 or (t.ndim == 1 and t.shape[0] == 1):
         return t.reshape(())
+    if not -x.ndim <= axis < x.ndim:
+        why = f"its axis is {axis}, and the operand has {x.ndim} axes"
+        raise n.unsupported(why, "Correct the attribute.")
     axis %= x.ndim
     if t.ndim == 1:
         return t.reshape(-1, *(1,) * (x.ndim - 1 - axis))
     block = int(n.attr("block_size", 0))
     if not block:
         raise n.unsupported("its scales have many axes, and no block_size", "Export it again.")
+    blocks = -(-x.shape[axis] // block) if block > 0 else None
+    if tuple(t.shape) != (*x.shape[:axis], blocks, *x.shape[axis + 1 :]):
+        of = f"blocks of {block} along axis {axis} of {list(x.shape)}"
+        why = f"its scales or zero points are {list(t.shape)}, no {of}"
+        raise n.unsupported(why, "Export it again.")
     wide = t.repeat_interleave(block, axis)
     return wide.narrow(axis, 0, x.shape[axis])
 
@@ -56,7 +77,7 @@ def quantised(x: Tensor, scale: Tensor, zero: Tensor | None, kind: np.dtype[Any]
 
 
 def quantize(n: OnnxNode) -> Tensor:
-    x, scale = n.tensor(0), n.tensor(1)
+    x, scale = n.tensor(0), scales(n, 1, divide=True)
     element = n.element_type(2) if n.has(2) else n.attr("output_dtype", 0) or UINT8
     kind = numpy_type(element)
     by = spread(n, scale, x).to(x.dtype)
@@ -71,7 +92,7 @@ def quantize(n: OnnxNode) -> Tensor:
 
 def dequantize(n: OnnxNode) -> Tensor:
     """(x - zero point) * scale, in the type of the scale."""
-    x, scale = n.tensor(0), n.tensor(1)
+    x, scale = n.tensor(0), scales(n, 1)
     by = spread(n, scale, x)
     element = n.attr("output_dtype", 0)
     to = held(numpy_type(element)) if element else scale.dtype
@@ -124,7 +145,7 @@ def requantised(n: OnnxNode, total: Tensor, factor: Tensor, i: int) -> Tensor:
 def qlinear_matmul(n: OnnxNode) -> Tensor:
     a = centred(n.tensor(0), _rows(n.maybe(2), -2, 2))
     b = centred(n.tensor(3), _rows(n.maybe(5), -1, 2))
-    a_scale, b_scale, y_scale = (n.tensor(i).to(f32) for i in (1, 4, 6))
+    a_scale, b_scale, y_scale = (scales(n, i, divide=i == 6).to(f32) for i in (1, 4, 6))
     left, right = _rows(a_scale, -2, 2), _rows(b_scale, -1, 2)
     assert left is not None
     assert right is not None
@@ -133,7 +154,7 @@ def qlinear_matmul(n: OnnxNode) -> Tensor:
 
 def qlinear_conv(n: OnnxNode) -> Tensor:
     weight, ones = n.tensor(3), (1,) * (n.tensor(3).ndim - 2)
-    factor = n.tensor(1) * n.tensor(4) / n.tensor(6)
+    factor = scales(n, 1) * scales(n, 4) / scales(n, 6, divide=True)
     if factor.ndim == 1 and factor.shape[0] != 1:
         factor = factor.reshape(-1, *ones)
     total = convolved_integers(n, weight, n.maybe(8), (2, 5))
