@@ -25,6 +25,7 @@ from lumigen.kernel_source import kernel_source
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredKernel
 from lumigen.lower.axes import unify_axes
+from lumigen.lower.built import Built
 from lumigen.lower.devices import Device
 from lumigen.lower.made import MadeColumns, runs_of
 from lumigen.lower.partition import obligatory_cuts, regions
@@ -419,9 +420,6 @@ def test_only_weights_are_asked_for_before_a_kernel_waits(held: bool) -> None:
     (kernel,) = [k.body for k in made.model.kernels if "few.cuh" in k.body]
     assert ("  launch_dependents();" in kernel) == held
     assert ("  await_turn();" in kernel) != held
-    assert kernel.index("  fetch(") > kernel.index(
-        "launch_dependents();" if held else "await_turn();"
-    )
 
 
 def columns_last(x: Any, q: Any, scale: Any) -> Any:
@@ -479,15 +477,19 @@ def fetches(kernel: LoweredKernel) -> list[str]:
 def test_a_block_asks_for_runs_that_its_columns_are_made_of(name: str) -> None:
     case, runs, lines = RUNS[name]
     (kernel,) = lowered(case)[1].kernels
+    assert not fetches(kernel)
     program = kernel.program
     (product,) = (s for s in program.body if isinstance(s, Contract))
-    assert product.fetched
     assert product.b.value is not None
     found = runs_of(product.b.value, product.n)
     assert [(r.source.name, r.step, r.first, r.length) for r in found] == runs
-    assert fetches(kernel) == lines
-    body = tuple(replace(s, fetched=False) if s is product else s for s in program.body)
-    assert not fetches(replace(kernel, program=replace(program, body=body)))
+    body = tuple(replace(s, fetched=True) if s is product else s for s in program.body)
+    assert fetches(replace(kernel, program=replace(program, body=body))) == lines
+    assert kernel.plan is not None
+    assert kernel.schedule is not None
+    built = CUDA.build(kernel.plan, kernel.schedule.at("fetch", 1))
+    assert isinstance(built, Built)
+    assert all(s.fetched for s in built.program.statements() if isinstance(s, Contract))
 
 
 def test_columns_that_are_no_runs_are_not_fetched() -> None:
