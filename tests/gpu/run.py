@@ -149,6 +149,7 @@ def main() -> int:
         "skipped": sum(t["outcome"] == "skipped" for t in tests),
         "tests": tests,
     }
+    options.report.parent.mkdir(parents=True, exist_ok=True)
     options.report.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     print(
         f"{report['passed']} passed, {report['failed']} failed, {report['skipped']} skipped; {options.report}"
