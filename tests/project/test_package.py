@@ -190,7 +190,7 @@ def test_embedded_weights_need_no_file(project, tool, tmp_path, arrays):
     write_project(render_project(models.tiny(), embed_weights=True), directory)
     (directory / "weights").mkdir()
     shutil.copy(project / "weights" / "tiny.safetensors", directory / "weights")
-    build_project(directory)
+    build_project(directory, isa="native")
     (directory / "weights" / "tiny.safetensors").rename(directory / "elsewhere")
     model = load_module(directory).Model()
     ids = [4, 4, 1]

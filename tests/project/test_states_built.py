@@ -195,9 +195,12 @@ def test_the_projects_own_tests_pass(project):
 
 
 def test_what_is_emitted_builds_clean_under_sanitizers(cached, project, tmp_path):
-    """Warnings are errors; every test of the project runs under ASan and UBSan, and so does the reader of states."""
+    """Warnings are errors; every test of the project runs under ASan and UBSan, and so does the reader of states.
+
+    For one instruction set: with all checks in them kernels take long to compile.
+    """
     build = tmp_path / "asan"
-    isas = f"-DCACHED_ISA={';'.join(instruction_sets())}"
+    isas = f"-DCACHED_ISA={'avx2' if 'avx2' in instruction_sets() else 'baseline'}"
     configure = ["cmake", "--preset", "asan", isas, "-S", str(project), "-B", str(build)]
     for command in (
         configure,

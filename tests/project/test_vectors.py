@@ -99,7 +99,7 @@ def project(traced, tmp_path_factory) -> Path:
     model, stored = parts(traced)
     _, of_kernels, _ = kernel_parts(traced)
     write_project(render_project(model, vectors=stored, kernel_vectors=of_kernels), directory)
-    build_project(directory, python=False, tests=True, isa="native")
+    build_project(directory, python=False, tests=True)
     return directory
 
 
@@ -347,7 +347,7 @@ def test_a_kernel_broken_like_its_reference_is_named_with_its_line(tmp_path):
         changed = {path: files[path].replace("3.5", "4.5") for path in broken}
         assert all(changed[path] != files[path] for path in broken)
         write_project(files | changed, tmp_path, force=True)
-        build_project(tmp_path, python=False, tests=True, isa="native")
+        build_project(tmp_path, python=False, tests=True, isa="baseline")
         run = run_test(tmp_path, "kernels")
         assert run.returncode == (1 if broken else 0), run.stdout
         # a failure, the kernel's title, what differs

@@ -107,7 +107,7 @@ def test_its_own_tests(directory, tool):
 def test_a_model_with_one_entry_is_callable(tmp_path, arrays):
     write_project(render_project(models.single()), tmp_path)
     write_weights(models.single(), arrays, tmp_path / "weights" / "single.safetensors")
-    build_project(tmp_path)
+    build_project(tmp_path, isa="native")
     ids = np.array([1, 2, 3])
     np.testing.assert_array_equal(
         load_module(tmp_path).Model().context()(ids), arrays["table"][ids]
