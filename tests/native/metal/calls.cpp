@@ -1,5 +1,5 @@
-// What calls of an emitted model make of Metal's: for each call buffers, command buffers, encoders,
-// dispatches.
+// What a model says when it is opened, then what its calls make of Metal's: for each call buffers, command
+// buffers, encoders, dispatches.
 #include <Metal/Metal.hpp>
 #include <cstdio>
 #include <vector>
@@ -11,6 +11,7 @@ using programs::view;
 int main(int, char** argv) {
   programs::ModelOptions options;
   options.weights_path = argv[1];
+  options.log = [](void*, int32_t, const char* text) { std::printf("%s\n", text); };
   const programs::Model model(options);
   programs::Context context(model);
   std::vector<float> x(7 * 40, 0.5f), normed(7 * 40), columns(40), most(7);
