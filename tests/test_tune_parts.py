@@ -21,7 +21,7 @@ from lumigen.errors import BuildFailed, VerifyFailed
 from lumigen.fast_lane import compiled
 from lumigen.frontend import Traced
 from lumigen.lower.assemble import LoweredModel, assemble
-from lumigen.lower.devices import Device
+from lumigen.lower.devices import GENERAL, Device
 from lumigen.lower.retype import retype
 from lumigen.pipeline import lower_model
 from lumigen.plan import Illegal
@@ -103,8 +103,25 @@ def test_kernels_of_an_architecture_are_searched_where_they_run() -> None:
     assert len(different) > 10
     for choice in (different[0], different[-1]):
         sizes = [k.schedule for k in model_of(choice).kernels if k.program.skeleton == "roles"]
-        assert set(choice.special) == set(sizes)
+        assert {s for s in choice.special if s != GENERAL} == set(sizes)
         assert sizes != [k.schedule for k in plain.kernels if k.program.skeleton == "roles"]
+
+
+def test_the_kernel_of_all_architectures_may_run_on_one_that_has_its_own() -> None:
+    plain = model_of()
+    region, space = region_of(plain), space_of(plain)
+    first = space.first(region)
+    every = (*near(first, region, CUDA, HERE),)
+    general = next(c for c in every if GENERAL in c.special)
+    number = general.special.index(GENERAL)
+    own = len(general.special)
+    kernels = model_of(general).kernels
+    assert [k.program.skeleton for k in kernels].count("roles") < own
+    everywhere = replace(general, special=(GENERAL,) * own)
+    assert {k.program.skeleton for k in model_of(everywhere).kernels} == {"pipeline"}
+    back = [c for c in near(general, region, CUDA, HERE) if GENERAL not in c.special and c.special]
+    assert model_of(back[0]).kernels == plain.kernels
+    assert general.special[:number] == back[0].special[:number]
 
 
 def test_kernels_of_several_dims_take_turns() -> None:

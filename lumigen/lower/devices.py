@@ -52,6 +52,9 @@ Makes = Callable[
 ]  # of columns, and the axes of the rows, the columns and the depth
 
 
+GENERAL = Schedule("general", ())  # of an architecture that is to run the kernel of all others
+
+
 @dataclass(frozen=True)
 class Special:
     """Kernels that run on one architecture alone, instead of the one that runs on all.
@@ -61,6 +64,18 @@ class Special:
 
     architecture: str
     schedules: Callable[[KernelPlan], tuple[tuple[tuple[Cmp, ...], Schedule], ...]]
+
+
+@dataclass(frozen=True)
+class SpecialPlace:
+    """Where an architecture has a kernel instead of a plan's of this number: by the heuristic, and as it is wanted."""
+
+    kernel: int
+    architecture: str
+    conditions: tuple[Cmp, ...]
+    plan: KernelPlan
+    heuristic: Schedule
+    wanted: Schedule
 
 
 @dataclass(frozen=True)
@@ -164,8 +179,26 @@ class Device:
     def variants(self, found: Candidate, architectures: Collection[str]) -> Iterator[SpecialKernel]:
         """What runs instead of a plan's kernels on some of these architectures, each in the order that it is asked.
 
-        Of several kernels only products have some: parts of a fold are for blocks without a copy engine. A schedule
-        that `found` wants and that its builder refuses is the heuristic's.
+        None where `found` wants the general kernel. A schedule that it wants and that its builder refuses is the
+        heuristic's.
+        """
+        for place in self.places(found, architectures):
+            own, plan = place.wanted, place.plan
+            if own == GENERAL:
+                continue
+            built = self.build(plan, own)
+            if isinstance(built, Illegal):
+                own, built = place.heuristic, self.build(plan, place.heuristic)
+            if isinstance(built, Illegal):
+                raise LoweringFailed(step="variants", what=built.reason)
+            yield SpecialKernel(
+                place.kernel, place.architecture, place.conditions, plan, own, built
+            )
+
+    def places(self, found: Candidate, architectures: Collection[str]) -> Iterator[SpecialPlace]:
+        """Where kernels of some of these architectures may run instead of a plan's, in the order of `found.special`.
+
+        Of several kernels only products have some: parts of a fold are for blocks without a copy engine.
         """
         kernels, wanted = found.plan.kernels, iter(found.special)
         if found.plan.region.native:
@@ -177,12 +210,7 @@ class Device:
                 continue
             for conditions, heuristic in special.schedules(plan):
                 own = next(wanted, heuristic)
-                built = self.build(plan, own)
-                if isinstance(built, Illegal):
-                    own, built = heuristic, self.build(plan, heuristic)
-                if isinstance(built, Illegal):
-                    raise LoweringFailed(step="variants", what=built.reason)
-                yield SpecialKernel(number, special.architecture, conditions, plan, own, built)
+                yield SpecialPlace(number, special.architecture, conditions, plan, heuristic, own)
 
     def instead(
         self, found: Candidate, built: tuple[Built, ...], architectures: Collection[str]

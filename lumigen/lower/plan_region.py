@@ -113,7 +113,7 @@ Scheduled = Callable[[KernelPlan], Schedule]
 class Candidate:
     """A plan of a region, and a schedule for each of its kernels.
 
-    `special` are those of the kernels that architectures have instead, in the order of `Device.variants`; where it
+    `special` are those of the kernels that architectures have instead, in the order of `Device.places`; where it
     ends the heuristic goes on. `bounded` are candidates that run instead where conditions on dims hold, in the order
     in which they are asked.
     """

@@ -467,7 +467,14 @@ def parts_of_blocks(found: Streamable, sizes: Schedule, machine: StreamingGpu) -
 
 
 def other_parts(found: Streamable, sizes: Schedule, machine: StreamingGpu) -> Iterator[int]:
-    """The numbers of parts that a search tries: powers of two of which each has enough points."""
-    points, s = extent_of(found.cascade.fold.axes).estimate(), machine.streams
-    most = min(s.most_parts, points // (s.steps_of_part * sizes["step"]))
+    """The numbers of parts that a search tries: powers of two of which each has enough points, up to a few rounds."""
+    s = machine.streams
+    m, batch = (extent_of(axes).estimate() for axes in (found.m_axes, found.grid))
+    points = extent_of(found.cascade.fold.axes).estimate()
+    rounds = 4 * machine.multiprocessors * s.warps_of_parts // sizes["warps"]
+    most = min(
+        s.most_parts,
+        points // (s.steps_of_part * sizes["step"]),
+        rounds // (-(-m // sizes["rows"]) * batch),
+    )
     yield from (n for n in (1 << i for i in range(1, s.most_parts)) if n <= most)

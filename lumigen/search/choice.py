@@ -7,13 +7,14 @@ laid out. So it can be kept in a file, and be found again in the space of the sa
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TypeVar
 
 from lumigen.condition import Cmp, less
 from lumigen.index import Dim, ix
-from lumigen.lower.devices import Device
+from lumigen.lower.devices import GENERAL, Device
 from lumigen.lower.plan_region import Candidate
 from lumigen.lower.space import plans_near
 from lumigen.plan import KernelPlan, NotRealised
@@ -27,7 +28,8 @@ T = TypeVar("T")
 class Choice:
     """`first` counts the candidates that a space begins with; `plans` are (kernel, which of the plans near its own).
 
-    `special` are the schedules of kernels of architectures, as those of a Candidate. `bounded` are choices that run
+    `special` are the schedules of kernels of architectures, as those of a Candidate: GENERAL where that of all others
+    is to run. `bounded` are choices that run
     instead where no dim is greater than is said of it, by name.
     """
 
@@ -87,12 +89,16 @@ def near(
     found = candidate_of(choice, region, device)
     if found is None:
         return
-    variants = tuple(device.variants(found, architectures))
-    own = tuple(v.sizes for v in variants)
+    places = tuple(device.places(found, architectures))
+    own = tuple(place.wanted for place in places)
 
     def of_variant(number: int) -> Iterator[Choice]:
-        v = variants[number]
-        for other in device.builders[v.sizes.builder].near(found.plan.kernels[v.kernel], v.sizes):
+        place = places[number]
+        others: Iterable[Schedule] = (place.heuristic,)
+        if place.wanted != GENERAL:
+            near = device.builders[place.wanted.builder].near
+            others = chain((GENERAL,), near(place.plan, place.wanted))
+        for other in others:
             yield replace(choice, special=(*own[:number], other, *own[number + 1 :]))
 
     def of_kernel(kernel: int) -> Iterator[Choice]:
@@ -112,7 +118,7 @@ def near(
     kernels = range(len(found.plan.kernels))
     yield from in_turn(
         [
-            *map(of_variant, range(len(variants))),
+            *map(of_variant, range(len(places))),
             *map(of_kernel, kernels),
             *map(of_plan, kernels),
         ]
