@@ -336,7 +336,7 @@ def page(found: Sequence[Found], dims: Sequence[Found]) -> str:
         "",
         "## What does not pass",
         "",
-        *table(("result", "reason", "cases"), reasons(found)),
+        *table(("result", "reason", "tests", "cases"), reasons(found)),
         "",
         "## Largest error of each operator",
         "",
@@ -364,15 +364,23 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
     ]
 
 
-def reasons(found: Sequence[Found]) -> list[tuple[str, str, str]]:
-    """The names of cases by why they do not pass; texts without the node's place."""
-    by: dict[tuple[str, str], list[str]] = {}
+def reasons(found: Sequence[Found]) -> list[tuple[str, str, str, str]]:
+    """The cases by why they do not pass, with how many are of which tests; texts without the node's place."""
+    by: dict[tuple[str, str], list[Found]] = {}
     for f in found:
         if f.how != "passed":
             why = f.why[f.why.find("[") :] if "[" in f.why else f.why
-            by.setdefault((f.how, why), []).append(f.name.removeprefix("test_"))
-    rows = [(how, why, ", ".join(names)) for (how, why), names in by.items()]
+            by.setdefault((f.how, why), []).append(f)
+    rows = [
+        (how, why, kinds(alike), ", ".join(f.name.removeprefix("test_") for f in alike))
+        for (how, why), alike in by.items()
+    ]
     return sorted(rows, key=lambda r: (HOWS.index(r[0]), r[1]))
+
+
+def kinds(found: Sequence[Found]) -> str:
+    """How many cases are of which tests."""
+    return ", ".join(f"{count} {kind}" for kind, count in Counter(f.kind for f in found).items())
 
 
 def errors(found: Sequence[Found]) -> list[tuple[str, int, str]]:
