@@ -222,6 +222,21 @@ def test_a_write_in_a_branch_is_left_to_pytorch() -> None:
     assert not is_alone(Of(branches))
 
 
+@pytest.mark.parametrize(
+    ("function", "alone"), [(read_before, True), (dropped, True), (base_of_a_view, False)]
+)
+def test_arguments_may_be_given_by_name(function: Callable[..., Any], alone: bool) -> None:
+    """As a program has them that somebody changed after it was exported."""
+    program = export(Of(function).eval(), (X,), {}, None)
+    for node in program.graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        if schema is not None:
+            names = (a.name for a in schema.arguments)
+            node.kwargs = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+            node.args = ()
+    assert as_values(program)[1] is alone
+
+
 VIEWS: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = (
     lambda t: t.t(),
     lambda t: t.reshape(-1),

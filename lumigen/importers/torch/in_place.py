@@ -71,7 +71,7 @@ def renamed(graph: Graph) -> tuple[Graph, dict[str, str], bool]:
         given = given_back(node)
         newest[node] = newest[given] if given else copied(made, node, newest)
         share(memory, node)
-        target = given or (node.args[0] if writes_first(node.target) else None)
+        target = given or (passed(node).get("self") if writes_first(node.target) else None)
         same[node] = same[target] if isinstance(target, Node) else []
         same[node].append(node)
         if writes(node.target):
@@ -92,9 +92,17 @@ def copied(graph: Graph, node: Node, newest: Mapping[Node, Node]) -> Node:
 def given_back(node: Node) -> Node | None:
     """The argument that an op gives back as it is: of a dropout in evaluation, where PyTorch's decomposition copies."""
     names = ("aten.dropout.default", "aten.feature_dropout.default", "aten.alpha_dropout.default")
-    if str(node.target) in names and (node.args[2] is False or node.args[1] == 0):
-        return node.args[0] if isinstance(node.args[0], Node) else None
-    return None
+    if str(node.target) not in names:
+        return None
+    given = passed(node)
+    is_idle = given.get("train") is False or given.get("p") == 0
+    return given.get("input") if is_idle else None
+
+
+def passed(node: Node) -> dict[str, Any]:
+    """The arguments of an op by their names in its schema."""
+    arguments: Any = node.target._schema.arguments  # type: ignore[union-attr]  # noqa: SLF001
+    return {**dict(zip((a.name for a in arguments), node.args, strict=False)), **node.kwargs}
 
 
 def share(memory: dict[Node, set[Node]], node: Node) -> None:
@@ -117,9 +125,11 @@ def lent(node: Node) -> Iterator[Node]:
         is_size = target in OF_SIZES and "getitem" not in target.__name__
         yield from () if is_size else node.all_input_nodes
     elif any(result.alias_info is not None for result in schema.returns):
-        for argument, value in zip(schema.arguments, node.args, strict=False):
+        given = passed(node)
+        for argument in schema.arguments:
             if argument.alias_info is not None:
-                yield from (n for n in node.all_input_nodes if n in listed(value))
+                values = listed(given.get(argument.name))
+                yield from (n for n in node.all_input_nodes if n in values)
     elif may_lend(target):
         yield from (n for n in node.all_input_nodes if not is_number(n))
 
