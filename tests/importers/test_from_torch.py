@@ -672,6 +672,18 @@ def test_what_pytorch_cannot_export_is_told_with_a_line(
     assert len(str(found.value).splitlines()) == 1
 
 
+def test_shapes_that_do_not_fit_are_one_message(capfd: pytest.CaptureFixture[str]) -> None:
+    """PyTorch logs a traceback before it raises."""
+
+    class Unfit(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + torch.ones(3)
+
+    with pytest.raises(NotExported, match=r"test_from_torch.py:\d+: .*broadcast"):
+        lg.from_torch(Unfit(), (torch.ones(2),))
+    assert "Traceback" not in "".join(capfd.readouterr())
+
+
 def test_weights_without_elements_are_no_weights() -> None:
     class Hollow(nn.Module):
         def __init__(self) -> None:

@@ -7,15 +7,14 @@ in an archive runs that is not trusted.
 from __future__ import annotations
 
 import json
-import logging
 import zipfile
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
 from lumigen.errors import ModelFileError, first_line
 from lumigen.importers.torch.checked import HasToBeTrusted, read_checked
+from lumigen.importers.torch.logs import OF_SHAPES, quiet
 
 MOST_ENTRIES = 1 << 20
 AGAIN = "Save it again with torch.export.save."
@@ -35,7 +34,7 @@ def read(path: Path, *, trust: bool) -> Any:
 
     logged: list[BaseException] = []
     try:
-        with quiet("torch.export", logged):
+        with quiet("torch.export", logged), quiet(OF_SHAPES, []):
             return load(path) if trust else read_checked(path)
     except HasToBeTrusted as e:
         raise refused(path, f"it is not trusted, and {e}", TRUST) from None
@@ -117,23 +116,6 @@ def fault_of_entry(entry: zipfile.ZipInfo) -> str:
     if entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size:
         return "is compressed"
     return ""
-
-
-@contextmanager
-def quiet(name: str, logged: list[BaseException]) -> Generator[None]:
-    """Without what a library logs; the errors in it are kept: PyTorch raises another one in their place."""
-
-    def keep(record: logging.LogRecord) -> bool:
-        if record.exc_info and record.exc_info[1]:
-            logged.append(record.exc_info[1])
-        return False
-
-    logger = logging.getLogger(name)
-    logger.addFilter(keep)
-    try:
-        yield
-    finally:
-        logger.removeFilter(keep)
 
 
 def refused(path: Path, why: str, remedy: str) -> ModelFileError:

@@ -15,6 +15,7 @@ from lumigen.importers.torch.aten import reason_of, row_of
 from lumigen.importers.torch.faults import fault, refuse_assigned, refuse_shared
 from lumigen.importers.torch.graphs import GRAPHS
 from lumigen.importers.torch.in_place import as_values, may_lend
+from lumigen.importers.torch.logs import OF_SHAPES, quiet
 from lumigen.importers.torch.sizes import OF_SIZES
 from lumigen.importers.torch.walk import computed, live_nodes, shown
 
@@ -31,7 +32,7 @@ def export(
     """torch.export of a module; NotExported, or NotImported for a line at which Python decides by values."""
     name = type(module).__name__
     try:
-        with warnings.catch_warnings(record=True) as warned:
+        with quiet(OF_SHAPES, []), warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             given, named = _apart(tuple(args), dict(kwargs or {}))
             program = torch.export.export(module, given, named, dynamic_shapes=dynamic_shapes)
@@ -70,7 +71,7 @@ def functional(program: torch.export.ExportedProgram, name: str) -> torch.export
         if not is_known(op) or (not alone and may_lend(op))
     }
     try:
-        with warnings.catch_warnings():
+        with quiet(OF_SHAPES, []), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return program.run_decompositions(table)
     except Exception as e:
