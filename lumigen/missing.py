@@ -30,4 +30,5 @@ def _near(path: Path, accept: Callable[[Path], bool]) -> Path | None:
     alike = get_close_matches(path.name, [p.name for p in beside], n=3, cutoff=NEAR)
     below = [p / path.name for p in beside if p.is_dir()]
     above = [folder.parent / path.name] if folder != folder.parent else []
-    return next((p for p in [*(folder / n for n in alike), *below, *above] if accept(p)), None)
+    near = [*(folder / n for n in alike), *below, *above]
+    return next((p for p in near if p.exists() and accept(p)), None)

@@ -517,6 +517,10 @@ NEAR = [
     ("run digits_cpu", "there is no such directory. Did you mean digits-cpu?"),
     ("test full/digits-cpu", "Did you mean digits-cpu?"),
     ("inspect digitscpu", "Did you mean digits-cpu?"),
+    ("inspect full.so", "or a library built from it."),
+    ("compile net.onnx", "there is no such file. Name an .onnx file."),
+    ("compile nett.pt2", "there is no such file. Did you mean net.pt2?"),
+    ("compile full/other.pt2", "there is no such file. Correct the path."),
 ]
 
 
@@ -526,7 +530,15 @@ def test_a_path_that_is_not_there_is_compared_with_those_that_are(
 ) -> None:
     for folder in ("full", "digits-cpu"):
         (here / folder).mkdir()
-    for name in ("model.py", "model.txt", "full/digits.py", "w.npy", "digits-cpu/manifest.json"):
+    files = (
+        "model.py",
+        "model.txt",
+        "full/digits.py",
+        "w.npy",
+        "net.pt2",
+        "digits-cpu/manifest.json",
+    )
+    for name in files:
         write(here / name, "mine")
     code, out, err = run(*command.split())
     assert (code, out) == (1, "")

@@ -15,6 +15,7 @@ from typing import Any, cast
 from lumigen.errors import ModelFileError, first_line
 from lumigen.importers.torch.checked import HasToBeTrusted, read_checked
 from lumigen.importers.torch.logs import OF_SHAPES, quiet
+from lumigen.missing import advice
 
 MOST_ENTRIES = 1 << 20
 AGAIN = "Save it again with torch.export.save."
@@ -27,7 +28,8 @@ TOLD = 120  # characters of PyTorch's text
 def read(path: Path, *, trust: bool) -> Any:
     """The ExportedProgram of an archive; ModelFileError where it is damaged, or could run code and has no `trust`."""
     if not path.is_file():
-        raise refused(path, "there is no such file", "Correct the path.")
+        remedy = advice(path, "Correct the path.", lambda p: p.suffix == path.suffix)
+        raise refused(path, "there is no such file", remedy)
     if why := fault_of(path):
         raise refused(path, f"it is no whole archive: {why}", AGAIN)
     from torch.export import load
