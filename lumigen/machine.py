@@ -298,6 +298,7 @@ class FewTile(NamedTuple):
     ahead: int
     warps: int
     blocks: int  # of a multiprocessor at one time
+    spread: int  # 1: no more of them, so that blocks which are all there at once lie on all multiprocessors
     fetch: int  # 1: a block asks for all of its columns in memory before it waits for anything
 
 

@@ -790,6 +790,7 @@ class TileProgram:
     tile: BlockTile | None = None  # of a product of a block of threads
     maps: tuple[TensorMap, ...] = ()  # that a launch makes and passes in after the numbers
     blocks: int = 0  # that a multiprocessor should have registers for at one time; 0: as it comes
+    most: int = 0  # blocks that a multiprocessor takes at one time, where kernels overlap; 0: as many as fit
     one_of: tuple[tuple[Buffer, ...], ...] = ()  # a task uses one of these groups of scratch
 
     @property

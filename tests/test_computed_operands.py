@@ -5,6 +5,7 @@ Of one-hot and diagonal matrices nothing is multiplied.
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,10 +33,13 @@ from lumigen.lower.partition import obligatory_cuts, regions
 from lumigen.pipeline import lower_model
 from lumigen.plan import Illegal
 from lumigen.quantise import quantised
+from lumigen.resources import runtime_dir
 from lumigen.target import parse_target
 from lumigen.targets.cpu.device import CPU
 from lumigen.targets.cuda.device import CUDA
+from lumigen.targets.cuda.driver import launched_bytes
 from lumigen.tile import Contract, PackColumns, StoreTile, TileProgram
+from lumigen.toolchain import cxx
 
 ROWS = lg.Dim("rows", 1, 64, typical=8)
 MANY = lg.Dim("many", 1, 4096, typical=2048)
@@ -508,6 +512,47 @@ def test_columns_that_are_no_runs_are_not_fetched() -> None:
     refused = CUDA.build(kernel.plan, kernel.schedule.at("fetch", 1))
     assert isinstance(refused, Illegal)
     assert "runs of memory" in refused.reason
+
+
+def test_blocks_are_spread_where_a_schedule_says_so() -> None:
+    """A multiprocessor then takes no more of them than it has registers for, and a row of the kernel says it."""
+    (kernel,) = lowered((halves, in_halves(1, 4096, 64)))[1].kernels
+    assert kernel.program.most == 0
+    assert kernel.plan is not None
+    assert kernel.schedule is not None
+    built = CUDA.build(kernel.plan, kernel.schedule.at("spread", 1))
+    assert isinstance(built, Built)
+    assert built.program.most == kernel.schedule["blocks"] == 2
+    for most in (0, 2):
+        program = replace(kernel.program, most=most)
+        body = kernel_source(replace(kernel, program=program), parse_target("cuda")).body
+        assert ("0, 0, false, true, Tile::kBlocks};" in " ".join(body.split())) == (most > 0)
+
+
+def test_no_more_than_so_many_blocks_fit_in_shared_memory(tmp_path: Path) -> None:
+    """The runtime's number is the search's, and a block has 1 KiB besides; no number, its own bytes."""
+    cases = [(held * 1024, most, 1280) for held in (100, 164, 228) for most in (1, 2, 3, 4)]
+    rows = "".join(f"say({held}, {most}, {own});" for held, most, own in cases)
+    source = tmp_path / "bytes.cpp"
+    source.write_text(
+        '#include <cstdio>\n#include "kernel.h"\nusing namespace LUMIGEN_NS;\n'
+        "void say(int32_t held, int32_t most, int32_t own) {\n"
+        '  KernelRow row = {"", "", nullptr, 0, 256, own, 0, 0, false, true, most};\n'
+        '  std::printf("%d ", launched_bytes(row, held));\n}\n'
+        f"int main() {{ {rows} say(233472, 0, 1280); say(0, 2, 1280); say(233472, 2, 99999); }}\n",
+        encoding="utf-8",
+    )
+    program = tmp_path / "bytes"
+    flags = ("-std=c++17", "-DLUMIGEN_NS=n", f"-I{runtime_dir() / 'cuda'}")
+    compiler = cxx()
+    assert compiler is not None
+    subprocess.run([compiler, *flags, source, "-o", program], check=True)
+    said = subprocess.run([program], check=True, capture_output=True, text=True).stdout
+    found = [int(x) for x in said.split()]
+    assert found[-3:] == [1280, 1280, 99999]
+    for (held, most, own), bytes_ in zip(cases, found, strict=False):
+        assert bytes_ == launched_bytes(own, most, held)
+        assert most * (bytes_ + 1024) <= held < (most + 1) * (bytes_ + 1024)
 
 
 @pytest.mark.parametrize("name", FLOATS)

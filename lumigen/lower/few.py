@@ -6,8 +6,8 @@ take the columns as their rows, from the registers in which threads made them of
 shared memory, and the rest of the expression follows.
 
 Sites: `rows` and `columns` of a tile; `depth` that a warp has at a time, and how many times as much it reads `ahead`;
-`warps` of a block, and `blocks` of a multiprocessor; and whether a block is to `fetch` what all of its columns are made
-of, 0 or 1.
+`warps` of a block, and `blocks` of a multiprocessor; whether these are `spread`, no more of them being there at a time,
+and whether a block is to `fetch` what all of its columns are made of, 0 or 1.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from lumigen.tile import BlockTile, Contract, TileKind, TileProgram
 
 PRODUCTS = 2  # that a tile of the device's headers has at most
 SIZES = ("rows", "columns", "depth", "ahead", "warps", "blocks")  # of the headers' tile
-SITES = (*SIZES, "fetch")
+FLAGS = ("spread", "fetch")
+SITES = (*SIZES, *FLAGS)
 
 
 def find_few(store: Store, machine: Gpu) -> Products | None:
@@ -140,7 +141,7 @@ def few(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Built:
 def sizes_of_none(sizes: Schedule, machine: Gpu) -> bool:
     """Whether no tile of the headers has these sizes."""
     tiles = map(sizes_of, machine.products.few)
-    return sizes["fetch"] not in (0, 1) or all(
+    return any(sizes[flag] not in (0, 1) for flag in FLAGS) or all(
         any(t[site] != sizes[site] for site in SIZES) for t in tiles
     )
 
@@ -178,5 +179,6 @@ def _program(
         tuple(top.stmts),
         threads=machine.teams.warp * sizes["warps"],
         width=machine.teams.lane_bytes,
+        most=sizes["blocks"] if sizes["spread"] else 0,
         tile=BlockTile(TileKind.FEW, (*((s, sizes[s]) for s in SIZES), ("products", len(flats)))),
     )

@@ -78,7 +78,7 @@ def _stores_of_others(one: KernelPlan, all_: Iterable[KernelPlan]) -> Iterator[S
 
 def _merged(built: list[Built]) -> Built:
     programs = [b.program for b in built]
-    kinds = {(p.skeleton, p.threads, p.team, p.width, p.tile) for p in programs}
+    kinds = {(p.skeleton, p.threads, p.team, p.width, p.tile, p.most) for p in programs}
     if len(kinds) > 1:
         raise NotRealised("grids side by side of one kind, and of one form of tile")
     if any(isinstance(s, Contract) and s.masks for p in programs for s in p.statements()):

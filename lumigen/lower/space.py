@@ -109,10 +109,10 @@ def tiles_of_pipeline(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Iterat
 
 
 def tiles_of_few(_: KernelPlan, sizes: Schedule, machine: Gpu) -> Iterator[Schedule]:
-    """Every tile of few rows that the device's headers have, and the other way to fetch columns."""
+    """Every tile of few rows that the device's headers have, and the other choice of what is one of two."""
     tiles = (few.sizes_of(t).at("fetch", sizes["fetch"]) for t in machine.products.few)
-    yield sizes.at("fetch", 1 - sizes["fetch"])
-    yield from (t for t in tiles if t != sizes)
+    near = dict.fromkeys((*(sizes.at(flag, 1 - sizes[flag]) for flag in few.FLAGS), *tiles))
+    yield from (t for t in near if t != sizes)
 
 
 def tiles_of_roles(_: KernelPlan, sizes: Schedule, machine: StreamingGpu) -> Iterator[Schedule]:

@@ -78,7 +78,9 @@ def show(program: TileProgram) -> str:
     """The whole program: what it takes, then what one task does."""
     lines = [f"{program.skeleton} program: {program.task} below {program.tasks}"]
     if program.threads > 1:
-        lines += [f"  threads {program.threads} in teams of {program.team}, {program.width} lanes"]
+        apart = f", {program.most} blocks of a multiprocessor at most" if program.most else ""
+        threads = f"  threads {program.threads} in teams of {program.team}, {program.width} lanes"
+        lines.append(threads + apart)
     lines += [f"  takes {_buffer(b)}" for b in program.args]
     lines += [f"  dim {d}" for d in program.dims]
     lines += [f"  number {d} = {value}" for d, value in program.numbers]

@@ -126,14 +126,17 @@ Status find_gpu(Gpu* gpu, int32_t id, const char* compiled, const KernelRow* con
     gpu->overlaps = gpu->overlaps && found.ptxVersion >= kOverlaps;
     // More than a block has without asking. A kernel for other GPUs may want more than there is; such a one
     // is not launched here.
-    if (found.sharedSizeBytes + static_cast<size_t>(kernels[i]->shared_bytes) > 48 * 1024 &&
-        cudaFuncSetAttribute(kernels[i]->function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             kernels[i]->shared_bytes) != cudaSuccess)
+    const int32_t shared =
+        launched_bytes(*kernels[i], static_cast<int32_t>(about.sharedMemPerMultiprocessor));
+    if (found.sharedSizeBytes + static_cast<size_t>(shared) > 48 * 1024 &&
+        cudaFuncSetAttribute(kernels[i]->function, cudaFuncAttributeMaxDynamicSharedMemorySize, shared) !=
+            cudaSuccess)
       cudaGetLastError();
     if (kernels[i]->stays && gpu->runs(*kernels[i])) {
       if (const Status s = ask_resident(gpu, *kernels[i])) return s;
     }
   }
+  gpu->held = gpu->overlaps ? static_cast<int32_t>(about.sharedMemPerMultiprocessor) : 0;
   return kOk;
 }
 

@@ -28,6 +28,7 @@ struct Gpu {
   int32_t capability;  // 90: compute capability 9.0
   char name[256];
   bool overlaps = false;           // each kernel waits by itself for those before (turn.h)
+  int32_t held = 0;                // bytes of shared memory of a multiprocessor, where they overlap
   std::vector<Resident> resident;  // of each kernel that stays, if it is for this GPU
 
   bool runs(const KernelRow& kernel) const {

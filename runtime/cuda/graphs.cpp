@@ -14,11 +14,11 @@ struct Params {
   void* arguments[1];
   cudaKernelNodeParams params = {};
 
-  Params(const KernelRow& kernel, uint32_t tasks, char* args) : arguments{args} {
+  Params(const KernelRow& kernel, uint32_t tasks, char* args, int32_t held) : arguments{args} {
     params.func = const_cast<void*>(kernel.function);
     params.gridDim = dim3(tasks);
     params.blockDim = dim3(static_cast<uint32_t>(kernel.threads));
-    params.sharedMemBytes = static_cast<uint32_t>(kernel.shared_bytes);
+    params.sharedMemBytes = static_cast<uint32_t>(launched_bytes(kernel, held));
     params.kernelParams = arguments;
   }
 };
@@ -107,7 +107,7 @@ Status Graphs::launch(const KernelRow& kernel, const void* args, int64_t blocks,
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(grid);
   config.blockDim = dim3(static_cast<uint32_t>(kernel.threads));
-  config.dynamicSmemBytes = static_cast<size_t>(kernel.shared_bytes);
+  config.dynamicSmemBytes = static_cast<size_t>(launched_bytes(kernel, held_));
   config.stream = stream;
   config.attrs = &overlap;
   config.numAttrs = overlaps_ && !is_timed_ && kernel.early ? 1 : 0;
@@ -146,7 +146,7 @@ Status Graphs::build() {
   if (const Status s = check(cudaGraphCreate(&calls.graph, 0), entry_, "a graph cannot be made")) return s;
   const cudaGraphNode_t* before = nullptr;
   for (Node& node : calls.nodes) {
-    const Params p(*node.kernel, node.tasks, calls.arguments.data() + node.args);
+    const Params p(*node.kernel, node.tasks, calls.arguments.data() + node.args, held_);
     cudaError_t code = cudaGraphAddKernelNode(&node.node, calls.graph, nullptr, 0, &p.params);
     if (code == cudaSuccess && before != nullptr)
       code = order(calls.graph, before, &node.node, overlaps_ && node.kernel->early);
@@ -161,7 +161,7 @@ Status Graphs::patch() {
   Calls& calls = *current_;
   for (Node& node : calls.nodes) {
     if (!node.is_stale) continue;
-    const Params p(*node.kernel, node.tasks, calls.arguments.data() + node.args);
+    const Params p(*node.kernel, node.tasks, calls.arguments.data() + node.args, held_);
     const cudaError_t code = cudaGraphExecKernelNodeSetParams(calls.ready, node.node, &p.params);
     if (const Status s = check_kernel(code, entry_, *node.kernel, "does not take other arguments")) return s;
     node.is_stale = false;

@@ -27,7 +27,7 @@ class Graphs {
   ~Graphs();  // the GPU is current
 
   // From now on a kernel may begin while the one before still runs: all of them wait by themselves.
-  void overlap() { overlaps_ = true; }
+  void overlap(int32_t held) { overlaps_ = true, held_ = held; }
 
   // A call of `entry` begins, a string that stays where it is. Its dims are compared as bytes. Kernels are
   // launched one by one if `is_captured`: then they become a part of the caller's own graph; and if
@@ -72,6 +72,7 @@ class Graphs {
   const char* entry_ = nullptr;
   bool is_allowed_ = true;
   bool overlaps_ = false;
+  int32_t held_ = 0;       // bytes of shared memory of a multiprocessor
   bool is_timed_ = false;  // the call in progress
   uint64_t clock_ = 0;
   std::vector<std::unique_ptr<Calls>> calls_;

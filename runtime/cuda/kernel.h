@@ -14,7 +14,8 @@ namespace LUMIGEN_NS {
 // for all.
 //
 // Where it may not begin `early`, it comes after the kernel before: blocks of which a multiprocessor holds
-// several would crowd on those that are free first.
+// several would crowd on those that are free first. Or a multiprocessor holds no more than `most` of them, if
+// there is one: then they are apart, and begin early.
 struct KernelRow {
   const char* name;
   const char* lines;  // of the model: model.py:12, 14
@@ -25,7 +26,18 @@ struct KernelRow {
   int32_t capability = 0;  // 90: it is for GPUs of compute capability 9.0 alone
   bool stays = false;
   bool early = true;
+  int32_t most = 0;
 };
+
+// Dynamic bytes of shared memory that a block of the kernel is launched with, where a multiprocessor has
+// `held` of them and kernels overlap (0: they do not): its own, or so many that no more than `most` blocks
+// fit. The system takes as much as a piece of each block besides.
+inline int32_t launched_bytes(const KernelRow& kernel, int32_t held) {
+  constexpr int32_t kPiece = 1024;
+  if (kernel.most == 0 || held == 0) return kernel.shared_bytes;
+  const int32_t apart = held / (kernel.most + 1) / kPiece * kPiece;
+  return apart > kernel.shared_bytes ? apart : kernel.shared_bytes;
+}
 
 // Room for a CUtensorMap: how the tensor copy engine of sm_90 and up is told where a tensor lies.
 struct alignas(128) TensorMap {

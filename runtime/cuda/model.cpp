@@ -89,7 +89,7 @@ Status open_context(Context** out, Model* model, const ContextOptions& options) 
     context->model = model;
     context->memory = model->memory;
     context->lend(options);
-    if (model->gpu.overlaps) context->graphs.overlap();
+    if (model->gpu.overlaps) context->graphs.overlap(model->gpu.held);
     context->stream = static_cast<cudaStream_t>(options.stream);
     context->stream_is_callers = options.stream != nullptr;
     if (!context->stream_is_callers) {

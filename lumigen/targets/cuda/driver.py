@@ -23,6 +23,7 @@ NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 HOST_MAPPED = 2  # CU_MEMHOSTALLOC_DEVICEMAP
 CLUSTER, OVERLAP = 4, 6  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, _PROGRAMMATIC_STREAM_SERIALIZATION
 L2_BYTES = 38  # CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE
+HELD_BYTES = 81  # CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR
 MAP_TYPES = {"f16": 6, "f32": 7, "bf16": 9}  # CUtensorMapDataType
 SWIZZLE_128, PROMOTE_256 = 3, 3
 
@@ -66,6 +67,11 @@ class _Config(ctypes.Structure):
     ]
 
 
+def launched_bytes(shared: int, most: int, held: int) -> int:
+    """As in runtime/cuda/kernel.h: `held` bytes of a multiprocessor are filled by `most` blocks, if that is not 0."""
+    return max(shared, held // (most + 1) // 1024 * 1024) if most else shared
+
+
 class Driver:
     """A GPU by its number, current in this thread, and one stream of it."""
 
@@ -78,9 +84,7 @@ class Driver:
         self.call("cuCtxSetCurrent", context)
         self.call("cuStreamCreate", byref(stream), c_uint(NON_BLOCKING))
         self.stream = stream
-        size = c_int(0)
-        self.call("cuDeviceGetAttribute", byref(size), c_int(L2_BYTES), device)
-        self.cache = size.value
+        self.cache, self.held = (self._attribute(device, a) for a in (L2_BYTES, HELD_BYTES))
         self.gate, self.opened = self._gate(), 0
 
     def call(self, name: str, *arguments: Any) -> None:
@@ -90,6 +94,11 @@ class Driver:
             text = c_char_p()
             self.library.cuGetErrorName(c_int(code), byref(text))
             raise DriverFailed(f"{name}: {(text.value or b'?').decode()} ({code})")
+
+    def _attribute(self, device: c_int, number: int) -> int:
+        found = c_int(0)
+        self.call("cuDeviceGetAttribute", byref(found), c_int(number), device)
+        return found.value
 
     def allocate(self, size: int) -> int:
         """The address of so many bytes."""
@@ -124,15 +133,16 @@ class Driver:
     # ---- kernels ----
 
     def function(self, image: bytes, row: str) -> DeviceKernel:
-        """The one kernel of a module; in its variable `row` are threads, shared bytes, cluster, stays, early."""
+        """The one kernel of a module; `row` is its threads, shared bytes, cluster, stays, early, most blocks."""
         module, handle = c_void_p(), c_void_p()
         self.call("cuModuleLoadData", byref(module), image)
         self.call("cuModuleEnumerateFunctions", byref(handle), c_uint(1), module)
         address, size = c_uint64(0), c_size_t(0)
         self.call("cuModuleGetGlobal_v2", byref(address), byref(size), module, row.encode())
-        said = np.zeros(5, np.int32)
+        said = np.zeros(6, np.int32)
         self.download(said, address.value)
-        threads, shared, cluster, stays, early = map(int, said)
+        threads, shared, cluster, stays, early, apart = map(int, said)
+        shared = launched_bytes(shared, apart, self.held)
         self.call("cuFuncSetAttribute", handle, c_int(DYNAMIC_SHARED), c_int(shared))
         most = self._clusters(handle, threads, shared, cluster) if stays else None
         return DeviceKernel(handle, threads, shared, cluster, most, bool(early))

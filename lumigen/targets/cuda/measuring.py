@@ -131,11 +131,12 @@ def unit(kernel: LoweredKernel) -> str:
 
 
 def _row(context: DeviceKernelContext) -> str:
-    """Threads, bytes of shared memory, blocks of a cluster, if it stays for several tiles, if it may begin early."""
+    """Threads, bytes of shared memory, blocks of a cluster, if it stays, if it may begin early, most blocks."""
     cluster = context.cluster if context.box_lines else "0"
     early = "Tile::kBlocks == 1" if context.split else "1"
-    numbers = f"{context.threads}, {context.shared}, {cluster}, {int(context.stays)}, {early}"
-    return f'extern "C" {{ __device__ int32_t {ROW}[5] = {{{numbers}}}; }}'
+    stays, most = int(context.stays), context.most or "0"
+    numbers = f"{context.threads}, {context.shared}, {cluster}, {stays}, {early}, {most}"
+    return f'extern "C" {{ __device__ int32_t {ROW}[6] = {{{numbers}}}; }}'
 
 
 def compiled(kernel: LoweredKernel, seconds: float) -> Ready | None:

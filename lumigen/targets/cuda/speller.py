@@ -69,6 +69,7 @@ class DeviceKernelContext:
     cluster: str  # blocks of a cluster
     stays: bool  # for several work tiles
     split: bool  # the blocks of a cluster share a tile
+    most: str  # blocks of a multiprocessor; empty where there may be as many as fit
     lines: tuple[str, ...]
 
 
@@ -117,6 +118,7 @@ def kernel_context(
         cluster="Tile::kSplit" if is_split(program) else "Tile::kCluster",
         stays=program.skeleton == "roles" and not is_split(program),
         split=is_split(program),
+        most="Tile::kBlocks" if program.most else "",
         lines=lines.text,
     )
 
