@@ -530,6 +530,14 @@ FALSE = {
         lambda: _of("Conv", "x w", {"w": np.ones((1, 1, 2, 2), F)}, (1, 1, 4, 4), kernel_shape=[3, 3]),
         "its kernel_shape is [3, 3], and its weights are of [2, 2]",
     ),
+    "pads": (
+        lambda: _of("MaxPool", "x", {}, (1, 1, 4, 4), kernel_shape=[2, 2], pads=[0, 0, 0, 0, 1]),
+        "its pads are [0, 0, 0, 0, 1], where it takes 4 numbers",
+    ),
+    "strides": (
+        lambda: _of("Conv", "x w", {"w": np.ones((1, 1, 2, 2), F)}, (1, 1, 4, 4), strides=[2]),
+        "its strides are [2], where it takes 2 numbers",
+    ),
     "place": (
         lambda: _of("Gather", "x i", {"i": np.array([0, 5])}),
         "its input 2 has the place 5, and the axis has size 2",

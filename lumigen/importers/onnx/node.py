@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
 from lumigen.errors import NotConstant, SourceLocation, UnsupportedNode, printable
 from lumigen.frontend import Tensor
@@ -231,6 +231,14 @@ class OnnxNode:
             why, remedy = f"attribute {name} is missing", "Export the model again."
             raise self.unsupported(why, remedy)
         return default
+
+    def numbers(self, name: str, default: list[int]) -> list[int]:
+        """The attribute, a list of as many numbers as its default has."""
+        found = self.attr(name, default)
+        if not isinstance(found, list) or len(cast("list[int]", found)) != len(default):
+            why = f"its {name} are {found}, where it takes {len(default)} numbers"
+            raise self.unsupported(why, "Export the model again.")
+        return cast("list[int]", found)
 
     def resolved(self) -> Any:
         """The node as a message whose attributes are its own: those that name one of the function's are replaced."""

@@ -38,7 +38,7 @@ def convolved(
     """The convolution that the attributes say, of an image that is padded with `fill`, then centred."""
     size = kernel_of(n, weight)
     rank = len(size)
-    step, dilation = n.attr("strides", [1] * rank), n.attr("dilations", [1] * rank)
+    step, dilation = n.numbers("strides", [1] * rank), n.numbers("dilations", [1] * rank)
     reach = [d * (k - 1) + 1 for k, d in zip(size, dilation, strict=True)]
     pads = pads_of(n, x.shape[2:], reach, tuple(step))
     same = all(isinstance(a, int) and isinstance(b, int) and a == b >= 0 for a, b in pads)
@@ -58,7 +58,7 @@ def conv_transpose(n: OnnxNode) -> Tensor:
     x, weight, bias = n.tensor(0), n.tensor(1), n.maybe(2)
     size = kernel_of(n, weight)
     rank = len(size)
-    step, dilation = n.attr("strides", [1] * rank), n.attr("dilations", [1] * rank)
+    step, dilation = n.numbers("strides", [1] * rank), n.numbers("dilations", [1] * rank)
     more = n.attr("output_padding", [0] * rank)
     reach = [d * (k - 1) + 1 for k, d in zip(size, dilation, strict=True)]
     full = [(e - 1) * s + r for e, s, r in zip(x.shape[2:], step, reach, strict=True)]
@@ -82,7 +82,7 @@ def _cropped(
     if wanted is None and auto in ("SAME_UPPER", "SAME_LOWER"):
         wanted = [e * s for e, s in zip(x.shape[2:], step, strict=True)]
     if wanted is None:
-        given = n.attr("pads", [0] * 2 * rank)
+        given = n.numbers("pads", [0] * 2 * rank)
         return [(given[i], given[i + rank]) for i in range(rank)]
     out: list[tuple[Any, Any]] = []
     for have, extra, want in zip(full, more, wanted[-rank:], strict=True):
@@ -132,8 +132,8 @@ def col2im(n: OnnxNode) -> Tensor:
     x = n.tensor(0)
     size, block = ints(n.static(1)), ints(n.static(2))
     rank = len(size)
-    step, dilation = n.attr("strides", [1] * rank), n.attr("dilations", [1] * rank)
-    pads = n.attr("pads", [0] * 2 * rank)
+    step, dilation = n.numbers("strides", [1] * rank), n.numbers("dilations", [1] * rank)
+    pads = n.numbers("pads", [0] * 2 * rank)
     weights = 1
     for k in block:
         weights *= k

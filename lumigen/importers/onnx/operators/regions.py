@@ -86,8 +86,8 @@ def deform_conv(n: OnnxNode) -> Tensor:
     rank, kernel = 2, kernel_of(n, weight)
     if x.ndim != 4:
         raise n.unsupported(f"its input has {x.ndim} axes, and 4 are possible")
-    step, dilation = n.attr("strides", [1] * rank), n.attr("dilations", [1] * rank)
-    pads = n.attr("pads", [0] * 2 * rank)
+    step, dilation = n.numbers("strides", [1] * rank), n.numbers("dilations", [1] * rank)
+    pads = n.numbers("pads", [0] * 2 * rank)
     groups, parts = int(n.attr("group", 1)), int(n.attr("offset_group", 1))
     batch, channels = x.shape[:2]
     counts = offset.shape[2:]

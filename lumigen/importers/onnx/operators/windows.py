@@ -51,8 +51,8 @@ def _pad(x: Tensor, widths: list[Any], fill: float) -> Tensor:
 def windows_of(n: OnnxNode, x: Tensor, size: tuple[int, ...]) -> Windows:
     """The windows that the attributes of a node say."""
     rank = len(size)
-    step = tuple(n.attr("strides", [1] * rank))
-    dilation = tuple(n.attr("dilations", [1] * rank))
+    step = tuple(n.numbers("strides", [1] * rank))
+    dilation = tuple(n.numbers("dilations", [1] * rank))
     extents = x.shape[-rank:]
     reach = [d * (k - 1) + 1 for k, d in zip(size, dilation, strict=True)]
     pads = pads_of(n, extents, reach, step)
@@ -75,7 +75,7 @@ def pads_of(
     rank = len(reach)
     auto = n.attr("auto_pad", "NOTSET")
     if auto in ("NOTSET", ""):
-        given = n.attr("pads", [0] * 2 * rank)
+        given = n.numbers("pads", [0] * 2 * rank)
         return [(given[i], given[i + rank]) for i in range(rank)]
     if auto == "VALID":
         return [(0, 0)] * rank
