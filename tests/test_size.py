@@ -27,10 +27,6 @@ LARGER: dict[str, tuple[int, str]] = {
         510,
         "one walk over the regions, whose tables all of its steps share",
     ),
-    "lumigen/lower/cuts.py": (
-        560,
-        "the rules of what is stored, in the order in which they are asked",
-    ),
     "lumigen/lower/simt.py": (
         475,
         "what a plan of vector loops says, and each way in which it runs",
