@@ -444,6 +444,7 @@ class Copies:
 
     tiles: tuple[ClusterTile, ...]
     streams: tuple[FlowTile, ...]  # for longer and longer rows, the best first
+    rounds: int  # of blocks of a fold, up to which those with the longest loops begin first, of whatever batch
     feeding: int  # registers of a thread that brings tiles
     most: int  # registers that a thread of the others takes at most
     places: int  # registers for states and places, besides the fragments of a fold

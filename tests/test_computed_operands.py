@@ -514,19 +514,13 @@ def test_columns_that_are_no_runs_are_not_fetched() -> None:
     assert "runs of memory" in refused.reason
 
 
-def test_blocks_are_spread_where_a_schedule_says_so() -> None:
-    """A multiprocessor then takes no more of them than it has registers for, and a row of the kernel says it."""
-    (kernel,) = lowered((halves, in_halves(1, 4096, 64)))[1].kernels
-    assert kernel.program.most == 0
-    assert kernel.plan is not None
-    assert kernel.schedule is not None
-    built = CUDA.build(kernel.plan, kernel.schedule.at("spread", 1))
-    assert isinstance(built, Built)
-    assert built.program.most == kernel.schedule["blocks"] == 2
-    for most in (0, 2):
-        program = replace(kernel.program, most=most)
-        body = kernel_source(replace(kernel, program=program), parse_target("cuda")).body
-        assert ("0, 0, false, true, Tile::kBlocks};" in " ".join(body.split())) == (most > 0)
+@pytest.mark.parametrize(("columns", "spread"), [(4096, True), (16384, False)])
+def test_blocks_that_are_all_there_at_once_are_spread(columns: int, spread: bool) -> None:
+    """Else they begin where others end, and a multiprocessor has as many as fit."""
+    (kernel,) = lowered((halves, in_halves(1, columns, 64)))[1].kernels
+    assert (kernel.program.most == 2) == spread
+    body = kernel_source(kernel, parse_target("cuda")).body
+    assert ("0, 0, false, true, Tile::kBlocks};" in " ".join(body.split())) == spread
 
 
 def test_no_more_than_so_many_blocks_fit_in_shared_memory(tmp_path: Path) -> None:

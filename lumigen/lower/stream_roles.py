@@ -17,7 +17,7 @@ from dataclasses import replace
 from itertools import chain
 
 from lumigen.condition import Cmp
-from lumigen.index import Axis
+from lumigen.index import Axis, extent_of
 from lumigen.lower.built import Built, check
 from lumigen.lower.cascade import Cascade
 from lumigen.lower.mapped import Mapped
@@ -43,14 +43,25 @@ def sizes_of(t: FlowTile, raster: int) -> Schedule:
 def schedules(
     plan: KernelPlan, machine: StreamingGpu
 ) -> tuple[tuple[tuple[Cmp, ...], Schedule], ...]:
-    """How a fold around a product lies on Hopper; none where the plan is of another form."""
-    for t in () if machine.copies is None else machine.copies.streams:
+    """How a fold around a product lies on Hopper; none where the plan is of another form.
+
+    Where blocks are few rounds and rows fold different points, the longest ones of all batches begin first, as the
+    last round would wait for one of them; else blocks that begin together have one batch and share its points.
+    """
+    copies = machine.copies
+    if copies is None:
+        return ()
+    for t in copies.streams:
         sizes = sizes_of(t, 0)
         try:
             stream_roles(plan, sizes, machine)
         except NotRealised:
             continue
-        return (((), sizes),)
+        found = Streamable.of(Cascade.of(plan, machine), plan.stores, t.rows, machine)
+        rows, batch = (extent_of(axes).estimate() for axes in (found.m_axes, found.grid))
+        rounds = -(-rows // t.rows) * batch / machine.multiprocessors
+        longest_first = found.is_bounded and rounds <= copies.rounds
+        return (((), sizes.at("raster", int(longest_first))),)
     return ()
 
 

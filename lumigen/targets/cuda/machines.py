@@ -75,8 +75,9 @@ PRODUCTS = ProductTiles(
         (512, ProductTile(16, 16, 32, 3, 16, 35, warps=(1, 1))),
     ),
     few=(
+        FewTile(2, 16, 128, 2, 8, 2, 1, 0),
         FewTile(2, 16, 128, 2, 8, 2, 0, 0),
-        FewTile(8, 16, 128, 2, 8, 2, 0, 0),
+        FewTile(8, 16, 128, 2, 8, 2, 1, 0),
         FewTile(8, 16, 128, 1, 8, 4, 0, 0),
         FewTile(16, 16, 128, 1, 8, 2, 0, 0),
     ),
@@ -266,6 +267,7 @@ SM_90A = replace(
             FlowTile(128, 128, 128, 128, 2, 1, overlap=True, turns=False),
             FlowTile(128, 256, 256, 64, 1, 1, overlap=True, turns=False),
         ),
+        rounds=4,
         feeding=24,
         most=240,
         places=32,

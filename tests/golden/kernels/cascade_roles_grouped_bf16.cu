@@ -20,9 +20,9 @@ __global__ void LUMIGEN_CLUSTER(Tile::kCluster) __launch_bounds__(Tile::kThreads
   uint16_t* const out = args.out;
   [[maybe_unused]] const int rows = static_cast<int>(args.rows);
   const int task = static_cast<int>(blockIdx.x);
-  const int m0 = 192 * (task % ((rows + 95) / 96));
+  const int m0 = 192 * (task / 2);
   const int m1 = index_min(2 * rows, m0 + 192);
-  const int i1 = task / ((rows + 95) / 96);
+  const int i1 = task % 2;
   const int i0 = 0;
   const Batch a = {reinterpret_cast<const CUtensorMap*>(&args.map_a), i1, 0};
   const Batch b = {reinterpret_cast<const CUtensorMap*>(&args.map_b), i1, 0};
