@@ -21,9 +21,11 @@ from lumigen.lower.assemble import LoweredKernel, LoweredModel, assemble
 from lumigen.lower.devices import Device
 from lumigen.lower.strips import strips
 from lumigen.machine import Strips
+from lumigen.pipeline import lower_model
 from lumigen.plan import NotRealised
 from lumigen.region import Read, walk
 from lumigen.schedule import schedule
+from lumigen.target import parse_target
 from lumigen.targets.cuda.device import CUDA, device_of
 from lumigen.targets.cuda.machines import SM_80, SM_90A
 from lumigen.tile import Accumulate, Accumulator, Let
@@ -145,6 +147,25 @@ def test_other_loops_have_no_strips(function: Function) -> None:
     for kernel in assemble((("entry", graph),), device(8)).kernels:
         assert kernel.schedule is not None
         assert kernel.schedule.builder != "strips"
+
+
+@pytest.mark.parametrize(("each", "builder"), [(4, "strips"), (8, "pipeline")])
+def test_groups_of_few_columns_are_no_tiles(each: int, builder: str) -> None:
+    """Most of a tile would have none; of eight columns and more it has a matrix instruction's."""
+
+    def convolve(x: Any, w: Any) -> Any:
+        return last(F.conv2d)(x, weight=w.permute(0, 3, 1, 2), padding=1, groups=32)
+
+    channels = 32 * each
+    specs = {
+        "x": lg.spec(8, 56, 56, channels, dtype=lg.f16),
+        "w": lg.spec(channels, 3, 3, each, dtype=lg.f16),
+    }
+    model = lg.Model("groups")
+    model.entry(**specs)(convolve)
+    (kernel,) = lower_model(model.trace(), {}, target=parse_target("cuda:sm_90a")).lowered.kernels
+    assert kernel.schedule is not None
+    assert kernel.schedule.builder == builder
 
 
 def test_few_points_are_left_to_more_threads() -> None:

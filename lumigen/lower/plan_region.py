@@ -13,7 +13,7 @@ from functools import partial
 
 from lumigen.condition import Cmp
 from lumigen.dtype import i32
-from lumigen.index import ix
+from lumigen.index import extent_of, ix
 from lumigen.lower.apart import parts_apart
 from lumigen.lower.beside import (
     find_beside,
@@ -265,6 +265,10 @@ def candidates_of_blocks(
     products = None if others else find_products(store)
     if products is not None and len(products.each) == 1 and streams_past(products.each[0], machine):
         products = None
+    if products is not None and _is_hollow(products, machine):
+        loops_alone = candidate(RegionPlan(region, (plan_sweeps(region, machine),)), schedule)
+        if loops_alone.schedules[0].builder == "strips":
+            yield loops_alone
     if products is not None and (len(products.each) == 1 or flat_pair(products)):
         if len(products.each) == 1:
             yield from _apart(products.each[0], region, schedule, machine)
@@ -272,6 +276,14 @@ def candidates_of_blocks(
         plan = RegionPlan(region, (ordered.plan(meaning, machine, alone=True),))
         yield candidate(plan, schedule)
     yield from _streams(region, schedule, machine, searched=True)
+
+
+def _is_hollow(products: Products, machine: StreamingGpu) -> bool:
+    """Whether groups have so few rows or columns that most of a tile of theirs has none."""
+    one, *others = products.each
+    sides = (extent_of(axes) for axes in (one.m_axes, one.n_axes))
+    few = any(side.is_const and side.const < machine.products.hollow for side in sides)
+    return few and bool(one.grid) and not others
 
 
 def _streams(

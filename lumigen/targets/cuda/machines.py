@@ -83,6 +83,7 @@ PRODUCTS = ProductTiles(
     ),
     fewest=1,
     narrow=32,
+    hollow=8,
     stored=4,
     line=128,
     most_parts=16,
