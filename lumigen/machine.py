@@ -343,7 +343,7 @@ class ProductTiles:
     beginning: float  # while a block begins and ends
     added: float  # of an element that another part has, too
     apart: PartsApart | None = None  # where a product has hardly any tiles, and a long depth
-    hollow: int = 0  # of a group's columns: fewer leave tiles so empty that loops over overlapping windows are faster
+    hollow: int = 0  # rows or columns of a group: fewer leave tiles so empty that loops over windows are faster
 
 
 class StreamTile(NamedTuple):
