@@ -490,6 +490,11 @@ def _of(kind: str, inputs: str, initial: dict, shape=(2, 3), **attributes) -> on
     return model([node(kind, inputs, "y", **attributes)], {"x": (F, list(shape))}, "y", initial)
 
 
+def _quantised(kind: str, inputs: str, zero: type) -> onnx.ModelProto:
+    initial = {"s": np.array(0.5, F), "z": np.array(1, zero)}
+    return model([node(kind, inputs, "y")], {"x": (np.uint8, [2, 2])}, "y", initial)
+
+
 FALSE = {
     "initialisers": (
         lambda: _changed(
@@ -533,6 +538,36 @@ FALSE = {
     "pads": (
         lambda: _of("MaxPool", "x", {}, (1, 1, 4, 4), kernel_shape=[2, 2], pads=[0, 0, 0, 0, 1]),
         "its pads are [0, 0, 0, 0, 1], where it takes 4 numbers",
+    ),
+    "negative pads": (
+        lambda: _of("Conv", "x w", {"w": np.ones((1, 1, 2, 2), F)}, (1, 1, 4, 4), pads=[-1, 0, 0, 0]),
+        "its pads are [-1, 0, 0, 0], and none may be below 0",
+    ),
+    "pads of a transposed one": (
+        lambda: _of("ConvTranspose", "x w", {"w": np.ones((1, 1, 2, 2), F)}, (1, 1, 4, 4), pads=[0, 0, 0, -1]),
+        "its pads are [0, 0, 0, -1], and none may be below 0",
+    ),
+    "zero point": (
+        lambda: _quantised("DequantizeLinear", "x s z", np.int8),
+        "input 1 is of uint8, and its zero point, input 3, of int8",
+    ),
+    "zero point of a wider type": (
+        lambda: _quantised("DequantizeLinear", "x s z", np.uint16),
+        "input 1 is of uint8, and its zero point, input 3, of uint16",
+    ),
+    "zero point of a matrix": (
+        lambda: _quantised("MatMulInteger", "x x _ z", np.int8),
+        "input 2 is of uint8, and its zero point, input 4, of int8",
+    ),
+    "output type": (
+        lambda: model(
+            [node("QuantizeLinear", "x s z", "y", output_dtype=TensorProto.INT8)],
+            {"x": (F, [2, 2])},
+            "y",
+            {"s": np.array(0.5, F), "z": np.array(1, np.uint8)},
+            version=21,
+        ),
+        "its output_dtype is int8, and its zero point uint8",
     ),
     "strides": (
         lambda: _of("Conv", "x w", {"w": np.ones((1, 1, 2, 2), F)}, (1, 1, 4, 4), strides=[2]),

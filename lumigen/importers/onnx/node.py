@@ -15,6 +15,7 @@ from lumigen.frontend import Tensor
 from lumigen.frontend.trace import fail
 from lumigen.graph import Graph
 from lumigen.importers.leaves import leaves
+from lumigen.importers.onnx.reading import numpy_type
 from lumigen.importers.onnx.values import Array, Known, Value, ints, scalar_of, shape_of, tidied
 from lumigen.interp.graph import evaluate
 
@@ -215,6 +216,16 @@ class OnnxNode:
         """The number of the operand's element type in TensorProto.DataType."""
         return self.around.element_type(self.proto.input[i], self.value(i), self.frame)
 
+    def zero_point(self, i: int, of: int) -> Tensor | None:
+        """The operand as the zero point of another one, whose type it has; None where there is none."""
+        if not self.has(i):
+            return None
+        ours, theirs = (numpy_type(self.element_type(k)).name for k in (i, of))
+        if ours != theirs:
+            why = f"input {of + 1} is of {theirs}, and its zero point, input {i + 1}, of {ours}"
+            raise self.unsupported(why, "Quantise the model again.")
+        return self.tensor(i)
+
     # --- attributes -------------------------------------------------------------------------------
 
     def attr(self, name: str, default: Any = REQUIRED) -> Any:
@@ -231,6 +242,15 @@ class OnnxNode:
             why, remedy = f"attribute {name} is missing", "Export the model again."
             raise self.unsupported(why, remedy)
         return default
+
+    def pads(self, rank: int) -> list[int]:
+        """The paddings of so many axes, all those before them first; UnsupportedNode for less than none."""
+        found = self.numbers("pads", [0] * 2 * rank)
+        if min(found, default=0) < 0:
+            raise self.unsupported(
+                f"its pads are {found}, and none may be below 0", "Slice before it."
+            )
+        return found
 
     def numbers(self, name: str, default: list[int]) -> list[int]:
         """The attribute, a list of as many numbers as its default has."""

@@ -75,10 +75,14 @@ def is_function(domain: str, op: str, version: int) -> bool:
     return bool(schema and (schema.has_function or schema.has_context_dependent_function))
 
 
+# Attributes that say the type of the output.
+SAID = {"Cast": "to", "QuantizeLinear": "output_dtype"}
+
+
 def output_element(node: OnnxNode, i: int, given: Sequence[int]) -> int:
     """The element type of an output: that of an operand which the operator declares alike; 0 where it says none."""
-    if node.op == "Cast":
-        return int(node.attr("to"))
+    if node.op in SAID and (said := node.attr(SAID[node.op], 0)):
+        return int(said)
     schema = schema_of(node.op, node.version, node.proto.domain)
     if schema is None:
         return 0

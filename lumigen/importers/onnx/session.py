@@ -27,7 +27,7 @@ from lumigen.frontend.trace import current, fail
 from lumigen.importers.onnx.kinds import kept_in
 from lumigen.importers.onnx.node import NodePlace, OnnxNode, Operator, domain_of
 from lumigen.importers.onnx.reading import NARROW_ELEMENTS, array_of, elements_of
-from lumigen.importers.onnx.schema import body_of, misfit, output_element, type_of
+from lumigen.importers.onnx.schema import SAID, body_of, misfit, output_element, type_of
 from lumigen.importers.onnx.table import row_of
 from lumigen.importers.onnx.values import FEW, INT64, Array, Known, Value, held, tidied, written
 
@@ -254,7 +254,7 @@ class Session:
     def _element_of(self, node: OnnxNode, name: str) -> int:
         """The type of an output that follows from those of operands, where one is narrower than ours."""
         given = [node.frame.element(i) if i else 0 for i in node.proto.input]
-        if node.op != "Cast" and not NARROW_ELEMENTS.intersection(given):
+        if node.op not in SAID and not NARROW_ELEMENTS.intersection(given):
             return 0
         return output_element(node, list(node.proto.output).index(name), given)
 

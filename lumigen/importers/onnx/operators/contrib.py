@@ -173,8 +173,8 @@ def gemm_fast_gelu(n: OnnxNode) -> Tensor:
 
 def matmul_to_float(n: OnnxNode) -> Tensor:
     """Exact sums of integers times both scales, and a bias."""
-    a = convolutions.centred(n.tensor(0), n.maybe(4))
-    b = convolutions.centred(n.tensor(1), n.maybe(5))
+    a = convolutions.centred(n.tensor(0), n.zero_point(4, 0))
+    b = convolutions.centred(n.tensor(1), n.zero_point(5, 1))
     out = (a @ b).to(i32).to(f32) * (quantised.scales(n, 2) * quantised.scales(n, 3))
     return out + n.tensor(6) if n.has(6) else out
 
@@ -182,7 +182,7 @@ def matmul_to_float(n: OnnxNode) -> Tensor:
 def dynamic_matmul(n: OnnxNode) -> Tensor:
     """A product of floats, rounded to u8 by their range, with a matrix of integers."""
     a, scale, zero = quantised.dynamic(n)
-    b = convolutions.centred(n.tensor(1), n.maybe(3))
+    b = convolutions.centred(n.tensor(1), n.zero_point(3, 1))
     total = (convolutions.centred(a, zero) @ b).to(i32).to(f32)
     out = total * (scale * quantised.scales(n, 2))
     return out + n.tensor(4) if n.has(4) else out
@@ -190,7 +190,9 @@ def dynamic_matmul(n: OnnxNode) -> Tensor:
 
 def real(n: OnnxNode, i: int) -> Tensor:
     """The numbers that an operand, its scale and its zero point stand for."""
-    return convolutions.centred(n.tensor(i), n.maybe(i + 2)).to(f32) * quantised.scales(n, i + 1)
+    return convolutions.centred(n.tensor(i), n.zero_point(i + 2, i)).to(f32) * quantised.scales(
+        n, i + 1
+    )
 
 
 def rounded(n: OnnxNode, x: Tensor, scale: int, like: int) -> Tensor:
@@ -228,8 +230,8 @@ def qlinear_concat(n: OnnxNode) -> Tensor:
 
 def qgemm(n: OnnxNode) -> Tensor:
     """An exact product of integers, as integers in the output's scale or as floats."""
-    a = convolutions.centred(n.tensor(0), n.maybe(2))
-    b = convolutions.centred(n.tensor(3), n.maybe(5))
+    a = convolutions.centred(n.tensor(0), n.zero_point(2, 0))
+    b = convolutions.centred(n.tensor(3), n.zero_point(5, 3))
     a = a.t() if n.attr("transA", 0) else a
     b = b.t() if n.attr("transB", 0) else b
     total = (a @ b).to(i32)

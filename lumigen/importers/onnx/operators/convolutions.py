@@ -41,7 +41,7 @@ def convolved(
     step, dilation = n.numbers("strides", [1] * rank), n.numbers("dilations", [1] * rank)
     reach = [d * (k - 1) + 1 for k, d in zip(size, dilation, strict=True)]
     pads = pads_of(n, x.shape[2:], reach, tuple(step))
-    same = all(isinstance(a, int) and isinstance(b, int) and a == b >= 0 for a, b in pads)
+    same = all(isinstance(a, int) and isinstance(b, int) and a == b for a, b in pads)
     if not same or fill:
         x, pads = x.pad([w for pair in reversed(pads) for w in pair], fill), [(0, 0)] * rank
     widths = tuple(before for before, _ in pads)
@@ -82,7 +82,7 @@ def _cropped(
     if wanted is None and auto in ("SAME_UPPER", "SAME_LOWER"):
         wanted = [e * s for e, s in zip(x.shape[2:], step, strict=True)]
     if wanted is None:
-        given = n.numbers("pads", [0] * 2 * rank)
+        given = n.pads(rank)
         return [(given[i], given[i + rank]) for i in range(rank)]
     out: list[tuple[Any, Any]] = []
     for have, extra, want in zip(full, more, wanted[-rank:], strict=True):
@@ -99,13 +99,14 @@ def centred(x: Tensor, zero: Tensor | None) -> Tensor:
 
 
 def convolved_integers(
-    n: OnnxNode, weight: Tensor, bias: Tensor | None, zeros: tuple[int, int]
+    n: OnnxNode, matrix: int, bias: Tensor | None, zeros: tuple[int, int]
 ) -> Tensor:
-    """Exact in i32; what is padded is the zero point. `zeros`: which operands are those of image and weight.
+    """Exact in i32; what is padded is the zero point. `matrix`: which operand the weight is; `zeros`: the zero points.
 
     A zero point that is known is padded in 8 bits: so it is added to all that a sum adds up.
     """
-    x, of_x, of_weight = n.tensor(0), n.maybe(zeros[0]), n.maybe(zeros[1])
+    x, weight = n.tensor(0), n.tensor(matrix)
+    of_x, of_weight = n.zero_point(zeros[0], 0), n.zero_point(zeros[1], matrix)
     if of_weight is not None and of_weight.ndim:
         of_weight = of_weight.reshape(-1, *(1,) * (weight.ndim - 1))
     weight = centred(weight, of_weight)
@@ -124,7 +125,7 @@ def _known(n: OnnxNode, i: int) -> int | None:
 
 
 def conv_integer(n: OnnxNode) -> Tensor:
-    return convolved_integers(n, n.tensor(1), None, (2, 3))
+    return convolved_integers(n, 1, None, (2, 3))
 
 
 def col2im(n: OnnxNode) -> Tensor:
@@ -133,7 +134,7 @@ def col2im(n: OnnxNode) -> Tensor:
     size, block = ints(n.static(1)), ints(n.static(2))
     rank = len(size)
     step, dilation = n.numbers("strides", [1] * rank), n.numbers("dilations", [1] * rank)
-    pads = n.numbers("pads", [0] * 2 * rank)
+    pads = n.pads(rank)
     weights = 1
     for k in block:
         weights *= k

@@ -79,7 +79,7 @@ def max_unpool(n: OnnxNode) -> Tensor:
     x, places = n.tensor(0), n.tensor(1)
     rank = x.ndim - 2
     size, step = n.attr("kernel_shape"), n.numbers("strides", [1] * rank)
-    pads = n.numbers("pads", [0] * 2 * rank)
+    pads = n.pads(rank)
     small = [
         (x.shape[2 + i] - 1) * step[i] + size[i] - pads[i] - pads[i + rank] for i in range(rank)
     ]

@@ -78,7 +78,11 @@ def quantised(x: Tensor, scale: Tensor, zero: Tensor | None, kind: np.dtype[Any]
 
 def quantize(n: OnnxNode) -> Tensor:
     x, scale = n.tensor(0), scales(n, 1, divide=True)
-    element = n.element_type(2) if n.has(2) else n.attr("output_dtype", 0) or UINT8
+    said = n.attr("output_dtype", 0)
+    element = n.element_type(2) if n.has(2) else said or UINT8
+    if said not in (0, element):
+        why = f"its output_dtype is {numpy_type(said).name}, and its zero point {numpy_type(element).name}"
+        raise n.unsupported(why, "Quantise the model again.")
     kind = numpy_type(element)
     by = spread(n, scale, x).to(x.dtype)
     zero = spread(n, n.tensor(2), x) if n.has(2) else None
@@ -98,9 +102,9 @@ def dequantize(n: OnnxNode) -> Tensor:
     to = held(numpy_type(element)) if element else scale.dtype
     if not x.dtype.is_float:
         x = x.to(i32)
-    if n.has(2):
-        zero = spread(n, n.tensor(2), x)
-        x = x - zero.to(x.dtype)
+    zero = n.zero_point(2, 0)
+    if zero is not None:
+        x = x - spread(n, zero, x).to(x.dtype)
     return (x.to(f32) * by.to(f32)).to(to)
 
 
@@ -122,8 +126,8 @@ def _rows(zero: Tensor | None, axis: int, rank: int) -> Tensor | None:
 
 def matmul_integer(n: OnnxNode) -> Tensor:
     """Exact in i32."""
-    a = centred(n.tensor(0), _rows(n.maybe(2), -2, 2))
-    b = centred(n.tensor(1), _rows(n.maybe(3), -1, 2))
+    a = centred(n.tensor(0), _rows(n.zero_point(2, 0), -2, 2))
+    b = centred(n.tensor(1), _rows(n.zero_point(3, 1), -1, 2))
     return (a @ b).to(i32)
 
 
@@ -143,8 +147,8 @@ def requantised(n: OnnxNode, total: Tensor, factor: Tensor, i: int) -> Tensor:
 
 
 def qlinear_matmul(n: OnnxNode) -> Tensor:
-    a = centred(n.tensor(0), _rows(n.maybe(2), -2, 2))
-    b = centred(n.tensor(3), _rows(n.maybe(5), -1, 2))
+    a = centred(n.tensor(0), _rows(n.zero_point(2, 0), -2, 2))
+    b = centred(n.tensor(3), _rows(n.zero_point(5, 3), -1, 2))
     a_scale, b_scale, y_scale = (scales(n, i, divide=i == 6).to(f32) for i in (1, 4, 6))
     left, right = _rows(a_scale, -2, 2), _rows(b_scale, -1, 2)
     assert left is not None
@@ -153,11 +157,11 @@ def qlinear_matmul(n: OnnxNode) -> Tensor:
 
 
 def qlinear_conv(n: OnnxNode) -> Tensor:
-    weight, ones = n.tensor(3), (1,) * (n.tensor(3).ndim - 2)
+    ones = (1,) * (n.tensor(3).ndim - 2)
     factor = scales(n, 1) * scales(n, 4) / scales(n, 6, divide=True)
     if factor.ndim == 1 and factor.shape[0] != 1:
         factor = factor.reshape(-1, *ones)
-    total = convolved_integers(n, weight, n.maybe(8), (2, 5))
+    total = convolved_integers(n, 3, n.maybe(8), (2, 5))
     return requantised(n, total, factor.reshape(()) if factor.ndim == 1 else factor, 7)
 
 

@@ -87,7 +87,7 @@ def deform_conv(n: OnnxNode) -> Tensor:
     if x.ndim != 4:
         raise n.unsupported(f"its input has {x.ndim} axes, and 4 are possible")
     step, dilation = n.numbers("strides", [1] * rank), n.numbers("dilations", [1] * rank)
-    pads = n.numbers("pads", [0] * 2 * rank)
+    pads = n.pads(rank)
     groups, parts = int(n.attr("group", 1)), int(n.attr("offset_group", 1))
     batch, channels = x.shape[:2]
     counts = offset.shape[2:]

@@ -75,7 +75,7 @@ def pads_of(
     rank = len(reach)
     auto = n.attr("auto_pad", "NOTSET")
     if auto in ("NOTSET", ""):
-        given = n.numbers("pads", [0] * 2 * rank)
+        given = n.pads(rank)
         return [(given[i], given[i + rank]) for i in range(rank)]
     if auto == "VALID":
         return [(0, 0)] * rank
