@@ -1,6 +1,6 @@
 """Architectures of torchvision, timm and transformers, with random weights, imported and compared with PyTorch.
 
-    python tests/sweeps/torch_models.py [--library NAME] [--libraries DIR] [--again REGEX] [--out PAGE]
+    python tests/sweeps/torch_models.py [--library NAME] [--libraries DIR] [--again REGEX] [--seconds N] [--out PAGE]
 
 torchvision and timm are needed for this alone: `pip install --no-deps --target DIR torchvision timm`. Each
 architecture runs in a process of its own, with its time and its memory bounded.
@@ -400,7 +400,7 @@ def told(error: Exception) -> str:
     return f"`{type(error).__name__}: {text[:200].strip().replace('`', '')}`"
 
 
-def bounded(make: Callable[[str], Made], name: str) -> Row:
+def bounded(make: Callable[[str], Made], name: str, seconds: int) -> Row:
     """`attempt` in a process of its own."""
     receiver, sender = multiprocessing.Pipe(duplex=False)
 
@@ -412,8 +412,8 @@ def bounded(make: Callable[[str], Made], name: str) -> Row:
     process = multiprocessing.get_context("fork").Process(target=child)
     process.start()
     sender.close()
-    row = Row(name, reason=f"more than {SECONDS} seconds or {GIGABYTES} GiB")
-    if receiver.poll(SECONDS):
+    row = Row(name, reason=f"more than {seconds} seconds or {GIGABYTES} GiB")
+    if receiver.poll(seconds):
         with contextlib.suppress(EOFError):  # it was killed for its memory
             row = receiver.recv()
     process.kill()
@@ -425,6 +425,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--library", default="", help="of these alone")
     parser.add_argument("--again", default="$^", help="architectures that the page has already")
+    parser.add_argument("--seconds", type=int, default=SECONDS, help="for each of them")
     parser.add_argument("--libraries", default="build/libraries")
     parser.add_argument("--out", type=Path, default=Path("docs/torch_models.md"))
     given = parser.parse_args()
@@ -436,7 +437,7 @@ def main() -> None:
             importlib.import_module(library)  # once: processes are forked from here
             for name in names.split():
                 if (library, name) not in known or re.search(given.again, name):
-                    known[library, name] = bounded(make, name)
+                    known[library, name] = bounded(make, name, given.seconds)
                     print(library, known[library, name], flush=True)
                     write(given.out, known)
 
