@@ -184,6 +184,16 @@ class DimSpecialised(UserError):
     )
 
 
+class SizeSpecialised(DimSpecialised):
+    """The same of a model that the user did not write; `option` is the size's name in the file."""
+
+    message = (
+        "[{op}] dim {dim} would have to be {needed} here. "
+        "Give it one number, or a range of which that is true: --dim {option}=LEAST..GREATEST, "
+        "or LEAST..GREATEST:STEP for the multiples of STEP."
+    )
+
+
 class DimConflict(UserError):
     """Two declarations of one name differ; both are shown."""
 

@@ -148,6 +148,7 @@ def _run(model: str, original: Original, inputs: Mapping[str, Array]) -> Mapping
         return original(inputs)
     except Exception as e:  # another program, which ends in many ways
         why = f"{type(e).__name__}: {first_line(e)[:TOLD].rstrip('.')}"
+        why += "".join(f" ({note})" for note in getattr(e, "__notes__", ()))
         raise OriginalFailed(model=model, why=why) from e
 
 

@@ -109,6 +109,14 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
             "that differ, or use a fixed size instead of the Dim."
         ),
     ),
+    errors.SizeSpecialised: (
+        {"op": "add", "dim": "image_h", "needed": "a multiple of 2", "option": "'image h'"},
+        (
+            "[add] dim image_h would have to be a multiple of 2 here. Give it one number, or a range "
+            "of which that is true: --dim 'image h'=LEAST..GREATEST, or LEAST..GREATEST:STEP for the "
+            "multiples of STEP."
+        ),
+    ),
     errors.DimConflict: (
         {"dim": "batch", "first": "1 to 64", "second": "1 to 32"},
         (
@@ -552,6 +560,14 @@ def of_one_node(op: str, size: int | str = 4) -> onnx.ModelProto:
     return make_model(graph, opset_imports=[make_opsetid("", 20)])
 
 
+def sum_of_two_sizes() -> onnx.ModelProto:
+    x, z, y = (
+        make_tensor_value_info(n, onnx.TensorProto.FLOAT, [s]) for n, s in ("xn", "zm", "yn")
+    )
+    graph = make_graph([make_node("Add", ["x", "z"], ["y"])], "small", [x, z], [y])
+    return make_model(graph, opset_imports=[make_opsetid("", 20)])
+
+
 def onnx_without_its_package() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "onnx", None)
@@ -648,6 +664,7 @@ PROGRAMS: dict[type[UserError], Callable[[Path], object]] = {
     errors.BadCall: lambda _: lg.nn.Linear(4, bais=True),  # pyright: ignore[reportCallIssue]
     errors.UnknownDim: dim_that_no_spec_declares,
     errors.DimSpecialised: dim_that_must_be_a_size,
+    errors.SizeSpecialised: lambda _: lg.from_onnx(sum_of_two_sizes(), {"n": (1, 4), "m": (1, 4)}),
     errors.DimConflict: dim_declared_twice,
     errors.UnknownWeight: lambda d: lg.compile(
         model(), output=d, weights={"wieght": WEIGHTS["weight"]}, build=False

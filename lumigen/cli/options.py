@@ -51,24 +51,26 @@ class Assignment(click.ParamType[tuple[str, str]]):
         return name, text
 
 
-class DimOption(click.ParamType[tuple[str, "int | tuple[int, int] | str"]]):
-    """`batch=1..64`, `batch=4`, or `batch=rows` where another size is the same."""
+class DimOption(click.ParamType[tuple[str, "int | tuple[int, ...] | str"]]):
+    """`batch=1..64`, `height=32..640:32` in steps, `batch=4`, or `batch=rows` where another size is the same."""
 
     name = "dim=least..greatest"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, int | tuple[int, int] | str]:
+    ) -> tuple[str, int | tuple[int, ...] | str]:
         if isinstance(value, tuple):
             return value  # pyright: ignore[reportUnknownVariableType]  # click converts defaults twice
         name, _, text = str(value).rpartition("=")
-        low, dots, high = text.partition("..")
+        low, dots, rest = text.partition("..")
+        high, colon, step = rest.partition(":")
         if name and (text[:1].isalpha() or text[:1] == "_"):
             return name, text
-        if not name or not low.isdecimal() or bool(dots) != high.isdecimal():
-            expected = "dim=1..64, dim=4, or dim=other where two sizes are one"
+        numbers = [low, *([high] if dots else []), *([step] if colon else [])]
+        if not name or not all(n.isdecimal() and len(n) <= DIGITS for n in numbers):
+            expected = "dim=1..64, dim=32..640:32 for multiples of 32, dim=4, or dim=other where two sizes are one"
             self.fail(f"{value!r} is not of the form {expected}.", param, ctx)
-        return name, (int(low), int(high)) if dots else int(low)
+        return name, tuple(map(int, numbers)) if dots else int(low)
 
 
 class Duration(click.ParamType[float]):
@@ -171,7 +173,8 @@ def _traced(function: F, *, required: bool) -> F:
             multiple=True,
             type=DimOption(),
             metavar="NAME=1..64",
-            help="A size of an imported model: its least and its greatest, one number, or another size that it equals.",
+            help="A size of an imported model: its least and its greatest, also 32..640:32 for multiples of 32, "
+            "one number, or another size that it equals.",
         ),
         click.option(
             "--trust",
@@ -294,7 +297,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print result
 
 
 Settings = tuple[tuple[str, str], ...]
-Dims = tuple[tuple[str, int | tuple[int, int] | str], ...]
+Dims = tuple[tuple[str, int | tuple[int, ...] | str], ...]
 
 
 class Loaded(NamedTuple):

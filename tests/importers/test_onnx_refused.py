@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib.util
 import json
 import random
+import sys
 import time
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import onnx
@@ -18,7 +20,7 @@ from onnx_models import classifier, model, node
 import lumigen as lg
 from lumigen import errors
 from lumigen.cli import lumigen as command_line
-from lumigen.importers.onnx import session
+from lumigen.importers.onnx import reference, session
 
 F = np.float32
 ROOT = Path(__file__).parent.parent.parent
@@ -210,6 +212,82 @@ def test_explain_lists_operators_and_all_problems(tmp_path: Path, monkeypatch) -
     assert [p.name for p in tmp_path.iterdir()] == ["net.onnx"]
     code, out, _ = call("compile", str(file), "--explain", "--dim", "n=4", "--json")
     assert json.loads(out)["operators"] == {"NonZero": 1, "Exp": 1, "Frobnicate": 1, "Add": 1}
+
+
+def _halved() -> onnx.ModelProto:
+    """Sums that are there for even heights alone."""
+    nodes = [
+        node("MaxPool", "x", "half", kernel_shape=[1, 1], strides=[1, 2]),
+        node(
+            "Resize",
+            "half _ scales",
+            "twice",
+            coordinate_transformation_mode="asymmetric",
+            nearest_mode="floor",
+        ),
+        node("Add", "x twice", "y"),
+    ]
+    scales = {"scales": np.array([1, 1, 1, 2], F)}
+    return model(nodes, {"x": (F, [1, 1, 1, "image h"])}, "y", scales)
+
+
+def test_sizes_that_a_model_has_not_are_told_with_the_option_that_helps(tmp_path: Path) -> None:
+    file = saved(_halved(), tmp_path)
+    words = ("compile", str(file), "--explain", "--dim")
+    for given in ((), ("--dim", "image h=2..64")):
+        code, out, _ = call("compile", str(file), "--explain", *given)
+        assert code == 1
+        assert 'lg.Dim("image_h", 2, 64, multiple_of=2)' in out
+        assert "--dim 'image h'=LEAST..GREATEST:STEP" in out.replace("LEAST..GREATEST, or ", "")
+        assert "declared" not in out, "nobody has declared it"
+    for size in ("image h=2..64:2", "image h=6"):
+        code, out, _ = call(*words, size)
+        assert code == 0
+    ((_, graph),) = lg.from_onnx(_halved(), {"image h": (2, 64, 4)}).trace().entries
+    assert [(d.lo, d.hi, d.multiple_of) for d in graph.dims()] == [(2, 64, 4)]
+
+
+@pytest.mark.parametrize("size", ["n=1..", "n=1..8:", "n=4:2", "n=1..8:2:2", "n=1..x", "n=:2"])
+def test_sizes_that_do_not_parse(size: str, tmp_path: Path) -> None:
+    file = saved(model([node("Neg", "x", "y")], {"x": (F, ["n"])}), tmp_path)
+    found = CliRunner().invoke(command_line, ["compile", str(file), "--dim", size])
+    assert found.exit_code == 2
+    assert "dim=32..640:32 for multiples of 32" in " ".join(found.stderr.split())
+
+
+def test_check_asks_onnxruntime_first_and_the_evaluator_where_that_does_not_run(
+    rng, monkeypatch
+) -> None:
+    proto = classifier(rng)
+    made = lg.from_onnx(proto, {"batch": 2})
+    asked: list[bytes] = []
+
+    class InferenceSession:
+        def __init__(self, given, options, providers) -> None:
+            assert providers == ["CPUExecutionProvider"]
+            assert options.add_session_config_entry.call_args.args[0] == "session.x64quantprecision"
+            asked.append(given)
+            self.run = (lambda *_: [np.zeros((2, 3), F)]) if len(asked) == 1 else None
+
+    runtime = mock.MagicMock(InferenceSession=InferenceSession, __spec__=mock.MagicMock())
+    monkeypatch.setitem(sys.modules, "onnxruntime", runtime)
+    (row,) = lg.check(made).rows
+    assert asked == [proto.SerializeToString()]
+    assert (row.greatest, row.difference > 0) == (0, True), "it is compared with what that gives"
+    (row,) = lg.check(lg.from_onnx(proto, {"batch": 2})).rows
+    assert len(asked) == 2
+    assert row.difference < 1e-5 < row.greatest
+
+
+def test_check_says_what_else_can_run_the_original(monkeypatch) -> None:
+    """The evaluator gathers from a table of one row, and is asked for the second."""
+    monkeypatch.setattr(reference, "find_spec", lambda _: None)
+    table = {"t": np.ones((1, 2), F)}
+    made = lg.from_onnx(model([node("Gather", "t x", "y")], {"x": (np.int64, [3])}, "y", table))
+    with pytest.raises(
+        errors.OriginalFailed, match=r"\(onnxruntime, .*, is not installed\)\. That"
+    ):
+        lg.check(made)
 
 
 def test_a_project_of_another_source_is_replaced_with_force_alone(tmp_path: Path) -> None:

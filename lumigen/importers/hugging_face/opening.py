@@ -23,7 +23,7 @@ from lumigen.importers.hugging_face.reports import Compared
 from lumigen.importers.listing import Listing, entry_line
 from lumigen.weights import Array, Weights
 
-Dims = Mapping[str, int | tuple[int, int] | str]
+Dims = Mapping[str, int | tuple[int, ...] | str]
 Sizes = Mapping[str, int | tuple[int, int]]
 WAYS = ("example", "text", "forward")
 TEXT_OPTIONS = {"length": int, "prefill": int, "program": bool}
@@ -249,15 +249,19 @@ def checked(found: Opened) -> tuple[Compared, ...]:
 
 
 def numbers(dims: Dims) -> Sizes:
-    """The sizes, none of which may be said to equal another: sizes of a checkpoint that are one have one name."""
+    """The sizes, none of which may be said to equal another, as those of a checkpoint that are one have one name."""
     out: dict[str, int | tuple[int, int]] = {}
     for name, size in dims.items():
-        if isinstance(size, str):
-            expected = "1..64 or 4: sizes that are one have one name here"
-            raise BadArgument(
-                op="compile", name=f"--dim {name}", value=size[:80], expected=expected
-            )
-        out[name] = size
+        match size:
+            case int() | (_, _):
+                out[name] = size
+            case _:
+                expected = (
+                    "1..64 or 4: sizes have no steps here, and those that are one have one name"
+                )
+                raise BadArgument(
+                    op="compile", name=f"--dim {name}", value=str(size)[:80], expected=expected
+                )
     return out
 
 

@@ -38,15 +38,15 @@ class Imported:
 
 def from_onnx(
     model: Any,
-    dims: Mapping[str, int | tuple[int, int] | Dim | str] | None = None,
+    dims: Mapping[str, int | tuple[int, ...] | Dim | str] | None = None,
     inputs: Mapping[str, Any] | None = None,
 ) -> Model:
     """The model of an ONNX file, or of a ModelProto, with one entry `forward`.
 
-    `dims` gives each symbolic size of the inputs a number, (least, greatest), an `lg.Dim`, or the name of another
-    that it equals; `inputs` gives inputs whose numbers decide shapes their values, and the entry has them no longer.
-    Initialisers are weights under their own names. BadOnnxFile for what is no model, DimsWithoutRange, UnsupportedNode
-    and NotConstant with the node's name.
+    `dims` gives each symbolic size of the inputs a number, (least, greatest) or (least, greatest, multiple of), an
+    `lg.Dim`, or the name of another that it equals; `inputs` gives inputs whose numbers decide shapes their values,
+    and the entry has them no longer. Initialisers are weights under their own names. BadOnnxFile for what is no
+    model, DimsWithoutRange, UnsupportedNode and NotConstant with the node's name.
     """
     made = model_of(opened(model, dims or {}, inputs or {}))
     made.trace()  # which finds the initialisers that it reads
@@ -109,7 +109,12 @@ def _declared(
         outputs.append(identifier(o.name, [*names, *outputs]))
     name = model_name(file.stem if file else graph.name)
     session = Session(
-        file.name if file else "the model", file, functions, versions, declared_elements(proto)
+        file.name if file else "the model",
+        file,
+        functions,
+        versions,
+        declared_elements(proto),
+        {dim.name: said for said, dim in reversed(chosen.items()) if isinstance(dim, Dim)},
     )
     return Imported(
         proto,

@@ -29,7 +29,9 @@ from lumigen.importers.onnx.values import Known, Value, held
 from lumigen.importers.same import same_sizes
 from lumigen.names import taken_by
 
-Given = Mapping[str, Any]  # of dims: a number, (least, greatest), an lg.Dim, or the name of another
+Given = Mapping[
+    str, Any
+]  # of dims: a number, (least, greatest[, multiple of]), an lg.Dim, or the name of another
 MOST = 2**62  # of a size
 LONGEST = 1000  # characters of a size's name, which may be arithmetic of others
 RESERVED = ("out",)  # an argument of the emitted Python module
@@ -156,11 +158,10 @@ def _size(name: str, given: Any) -> Any:
     if not isinstance(given, tuple | list):
         return given
     bounds = tuple(cast("Sequence[Any]", given))
-    if len(bounds) != 2:
-        value, expected = repr(bounds)[:80], "a number, or (least, greatest)"
+    if len(bounds) not in (2, 3):
+        value, expected = repr(bounds)[:80], "a number, or (least, greatest[, multiple of])"
         raise fail(BadArgument, op="onnx", name=f"dim {name}", value=value, expected=expected)
-    low, high = bounds
-    return low if low == high else Dim(name, low, high)
+    return bounds[0] if bounds[0] == bounds[1] else Dim(name, *bounds)
 
 
 def spec_of(tensor: Any, sizes: Sequence[int | str], dims: Mapping[str, Any]) -> Spec:

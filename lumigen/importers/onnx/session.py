@@ -6,6 +6,7 @@ Promises that every value is computed once, that an error names the node, and th
 from __future__ import annotations
 
 import math
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ import numpy as np
 from lumigen.errors import (
     DimSpecialised,
     LumigenError,
+    SizeSpecialised,
     UnsupportedNode,
     first_line,
     located,
@@ -94,6 +96,7 @@ class Session:
     functions: Mapping[tuple[str, str], Any]
     versions: Mapping[str, int]
     elements: Mapping[str, int]  # the type of each value of the main graph that declares one
+    dims: Mapping[str, str] = field(default_factory=dict[str, str])  # what the file calls each
     read: Initialisers = field(default_factory=Initialisers)
     problems: list[LumigenError] | None = None
     counts: Counter[str] = field(default_factory=Counter[str])
@@ -211,7 +214,7 @@ class Session:
             frame.values |= dict.fromkeys(proto.output, UNKNOWN)
             return
         with np.errstate(all="ignore"):
-            result = _applied(node, self._apply)
+            result = self._sized(node)
         outputs = cast("tuple[Value, ...]", result if isinstance(result, tuple) else (result,))
         for name, value in zip(proto.output, outputs, strict=False):
             if not name:
@@ -223,6 +226,17 @@ class Session:
             raise node.unsupported(
                 f"it has {len(proto.output)} outputs, and {len(outputs)} are known"
             )
+
+    def _sized(self, node: OnnxNode) -> Any:
+        """The outputs of a node; SizeSpecialised where they are there for some sizes alone."""
+        try:
+            return _applied(node, self._apply)
+        except SizeSpecialised:
+            raise
+        except DimSpecialised as e:
+            facts = {name: e.facts[name] for name in ("op", "dim", "needed")}
+            option = shlex.quote(self.dims.get(str(facts["dim"]), str(facts["dim"])))
+            raise fail(SizeSpecialised, **facts, option=option) from e
 
     def _node(self, proto: Any, frame: Frame) -> OnnxNode:
         domain = domain_of(proto)

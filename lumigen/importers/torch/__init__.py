@@ -30,7 +30,7 @@ from lumigen.importers.torch.archive import AGAIN, read, refused
 if TYPE_CHECKING:
     import torch
 
-Bounds = int | tuple[int, int] | Dim | str
+Bounds = int | tuple[int, ...] | Dim | str
 # What Python raises of an archive whose parts do not fit, such as a node that reads another that there is not.
 MISFITS = (
     ArithmeticError,
@@ -55,10 +55,10 @@ def from_torch(
 ) -> Model:
     """A module of PyTorch, or a program that `torch.export` made of one, as a model with the entry `forward`.
 
-    `args`, `kwargs` and `dynamic_shapes` are those of `torch.export.export`: example inputs, and which of their
-    axes are dims; sizes begin at 1 here, also where the program takes 0. `dims` has for a dim its least and greatest
-    size, the only one, an `lg.Dim`, or the name of another that it equals. Weights come with the model, under their
-    names in the `state_dict`.
+    `args`, `kwargs` and `dynamic_shapes` are those of `torch.export.export`: example inputs, and which of their axes
+    are dims; sizes begin at 1 here, also where the program takes 0. `dims` has for a dim its least and greatest size
+    and perhaps what it is a multiple of, the only one, an `lg.Dim`, or the name of another that it equals. Weights
+    come with the model, under their names in the `state_dict`.
 
     NotImported lists all operations that cannot be compiled, with their lines; BadArgument for a dim without a
     greatest size; NotExported for what `torch.export` refuses, in short: its own error is the cause of this one.
