@@ -78,9 +78,10 @@ def build(
     shader = ["-x", "c++", "-Wno-attributes", "-Wno-unused-parameter", *map(str, kernels)]
     kernel_code = program.with_suffix(".o")
     check = ["-fsanitize=thread"] if is_checked else []
+    checks = ["-DEMULATED_CHECKS"] if is_checked else []
     for part in (
         (*check, *shader, "-r", "-nostdlib", "-o", str(kernel_code)),
-        (*map(str, sources), str(kernel_code), "-o", str(program)),
+        (*checks, *map(str, sources), str(kernel_code), "-o", str(program)),
     ):
         done = said("c++", *warned, *flags, *part)
         assert done.returncode == 0, done.stderr

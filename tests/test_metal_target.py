@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from random import Random
@@ -187,7 +188,9 @@ def check_calls(project: Path) -> None:
     main = Path(__file__).parent / "native" / "metal" / "calls.cpp"
     folders = (f"-I{project / f}" for f in ("include", "emulator"))
     built = project / "build" / "metal-emulated"
+    own = (f"-D{name}=programs_impl_{name}" for name in ("NS", "MTL", "metal", "emulated"))
     flags = (
+        *own,
         "-std=c++17",
         "-Wall",
         "-Wextra",
@@ -207,6 +210,20 @@ def check_calls(project: Path) -> None:
     assert first[0] > 0
     assert [call[:3] for call in others] == [[0, 1, 1]] * 2
     assert all(call[3] > 1 for call in others)
+
+
+def check_symbols(project: Path) -> None:
+    """Each symbol has the model's name, but for those of inline functions: models link into one program."""
+    library = project / "build" / "metal-emulated" / "libprograms.a"
+    done = said("nm", "--defined-only", "--extern-only", str(library))
+    assert done.returncode == 0, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines() if len(line.split()) == 3]
+    names = {name for _, kind, name in rows if kind not in "WVu"}
+    assert any("emulated" in name for name in names)
+    assert not {name for name in names if "programs" not in name}
+    inline = {name for _, kind, name in rows if kind in "WVu" and "emulated" in name}
+    alike = {"emulated_switch"}  # of the processor, in assembly
+    assert not {name for name in inline - alike if "programs" not in name}
 
 
 @pytest.mark.slow
@@ -229,6 +246,7 @@ def test_the_emulated_project_passes_its_tests(project: Path) -> None:
     assert "Skipped" not in text
     assert text.count(" 0 do not") == 2
     check_calls(project)
+    check_symbols(project)
     # without waiting for what it reads, and the tests must see it
     entry = project / "src" / "convolution.cpp"
     text = entry.read_text(encoding="utf-8")
@@ -322,10 +340,60 @@ def test_what_is_not_there_is_illegal_and_says_why() -> None:
     assert not any("bug" in reason for reason in reasons)
 
 
+XCRUN = '#!/bin/sh\nwhile [ $# -gt 0 ]; do [ "$1" = -o ] && echo "MTLB" > "$2"; shift; done\n'
+
+
+def check_kernels_of_a_mac(project: Path, folder: Path) -> None:
+    """A library of kernels is made where Xcode's tools are, and again where a header has changed.
+
+    The tools are stand-ins that write files; clang makes the object that has the library inside.
+    """
+    tools, metal_cpp = folder / "tools", folder / "metal-cpp" / "Metal"
+    for made in (tools, metal_cpp):
+        made.mkdir(parents=True)
+    (metal_cpp / "Metal.hpp").touch()
+    xcrun = tools / "xcrun"
+    xcrun.write_text(XCRUN, encoding="utf-8")
+    xcrun.chmod(0o755)
+    env = os.environ | {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
+    mac = (
+        *("-DCMAKE_SYSTEM_NAME=Darwin", "-DCMAKE_SYSTEM_VERSION=23"),
+        *("-DCMAKE_OSX_DEPLOYMENT_TARGET=14.0", "-DCMAKE_TRY_COMPILE_TARGET_TYPE=STATIC_LIBRARY"),
+        *("-DCMAKE_CXX_COMPILER=clang++", f"-DCMAKE_AR={shutil.which('ar')}"),
+        "-DCMAKE_CXX_FLAGS=-target arm64-apple-macos14 -stdlib=libc++",
+        *("-DCMAKE_HAVE_LIBC_PTHREAD=ON", f"-DDIGITS_METAL_CPP={metal_cpp.parent}"),
+        *("-DDIGITS_TESTS=OFF", "-DDIGITS_WERROR=ON"),
+    )
+    built = folder / "mac"
+    done = said("cmake", "-G", "Ninja", "-S", str(project), "-B", str(built), *mac, env=env)
+    assert done.returncode == 0, done.stderr
+    made = "CMakeFiles/digits_kernels.dir/library.cpp.o"
+    build = ("ninja", "-C", str(built), made)
+    done = said(*build, env=env)
+    assert done.returncode == 0, done.stdout
+    assert "digits.metallib" in done.stdout
+    assert "warning" not in done.stdout
+    assert (built / made).read_bytes().count(b"MTLB") == 1
+    header = project / "kernels" / "k00_product_pipeline.h"
+    header.write_text(header.read_text(encoding="utf-8") + "\n", encoding="utf-8")
+    assert "library.cpp.o" in said(*build, env=env).stdout
+
+
+def test_no_file_has_options_for_one_configuration(project: Path) -> None:
+    """Xcode's generator refuses them, and does not see what else an object of a file depends on."""
+    lists = (project / "CMakeLists.txt").read_text(encoding="utf-8")
+    calls = re.findall(r"set_source_files_properties\([^()]*\)", lists)
+    assert calls
+    assert not [call for call in calls if "$<" in call or "OBJECT_DEPENDS" in call]
+
+
 def test_the_digits_compile_on_any_machine(tmp_path: Path) -> None:
     out = tmp_path / "digits"
     assert cli.run(["compile", str(DIGITS), "--target", "metal", "--no-build", "-o", str(out)]) == 0
     assert (out / "emulator" / "metal_stdlib").is_file()
     carried = {p.name for p in (out / "emulator").iterdir() if p.is_dir()}
     assert carried == {"Foundation", "Metal", "dispatch", "emulated"}  # what a build of it reads
+    if shutil.which("clang++") is None:
+        pytest.skip("no clang++, which makes objects for Macs: the kernels of a Mac were not built")
+    check_kernels_of_a_mac(out, tmp_path)
     assert {p.suffix for p in (out / "kernels").glob("k*")} == {".metal", ".h"}

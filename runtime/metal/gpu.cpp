@@ -1,6 +1,3 @@
-// The functions of metal-cpp that stand in no header are compiled here.
-#define NS_PRIVATE_IMPLEMENTATION
-#define MTL_PRIVATE_IMPLEMENTATION
 #include "gpu.h"
 
 #include <dispatch/dispatch.h>
@@ -78,7 +75,7 @@ Status Gpu::open(const char* where, const CompiledKernels& compiled, const Kerne
   if (!device_) return fail(kUnsupported, "[%s] there is no GPU that Metal shows to this process.", where);
   std::snprintf(name_, sizeof name_, "%s", device_->name()->utf8String());
   if (!device_->supportsFamily(MTL::GPUFamilyApple7) || !device_->supportsFamily(MTL::GPUFamilyMetal3))
-    return fail(kUnsupported, "[%s] the GPU is %s, must be an M1 or later, with macOS 13 or later.", where,
+    return fail(kUnsupported, "[%s] the GPU is %s, must be an M1 or later, with macOS 14 or later.", where,
                 name_);
   if (count == 0) return kOk;
   NS::Error* error = nullptr;

@@ -118,6 +118,7 @@ void touch_atomic(const void* address, size_t bytes) {
   void __tsan_volatile_read##bytes(void* at) { emulated::touch_aligned(at, bytes, false); } \
   void __tsan_volatile_write##bytes(void* at) { emulated::touch_aligned(at, bytes, true); }
 
+#ifdef EMULATED_CHECKS
 extern "C" {
 
 CHECKED(1)
@@ -133,3 +134,4 @@ void __tsan_vptr_read(void**) {}
 void __tsan_read_range(void* at, unsigned long bytes) { emulated::touch(at, bytes, false); }
 void __tsan_write_range(void* at, unsigned long bytes) { emulated::touch(at, bytes, true); }
 }
+#endif
