@@ -9,6 +9,7 @@ from typing import Any
 
 from lumigen.activations import rounded
 from lumigen.build import load_module
+from lumigen.calibrate import calibrated
 from lumigen.directory import locked
 from lumigen.dtype import DType, f32
 from lumigen.emit.vectors import Vector
@@ -36,6 +37,7 @@ def compile(
     numerics: str | None = None,
     weights_dtype: str | None = None,
     keep: Sequence[str] = (),
+    calibrate: str | Path | Mapping[str, Any] | None = None,
     activations_dtype: str | None = None,
     isa: str | None = None,
 ) -> ModuleType | None:
@@ -47,7 +49,9 @@ def compile(
     `dtype=lg.bf16` (or `lg.f16`) holds what is f32 in the model in 16 bits and computes in f32 as before.
     Weights that a file holds in blocks of small integers stay in them. `weights_dtype="q8"` (or `"q4"`) stores
     matrices in blocks of 32 small integers with a scale, `"f32"` as floats, other than those in `keep`: names, parts
-    of them between dots, or patterns.
+    of them between dots, or patterns. `calibrate` are inputs with which their scales are searched: a file of text for a
+    model with a tokenizer, or arrays by the names of an entry's inputs, perhaps in a file of .npz or .safetensors; with
+    a dimension more in front each of them is of several calls.
     `activations_dtype="i8"` rounds the rows that integer weights multiply to 8 bits of the greatest number of each, so
     that the products are of integers.
     `tune=120` searches for that many seconds for faster kernels on this machine, and the project keeps what was found
@@ -72,7 +76,10 @@ def compile(
     if isinstance(model, Model):
         opened = model.sources(opened)
     traced = model.trace() if isinstance(model, Model) else model
-    found = quantised(traced, opened, weights_dtype, keep)
+    if calibrate is None:
+        found = quantised(traced, opened, weights_dtype, keep)
+    else:
+        found, _ = calibrated(traced, opened, weights_dtype, keep, calibrate)
     traced, opened = rounded(found.traced, activations_dtype).traced, found.weights
     place = default_place(traced, target) if output is None else Path(output)
     with locked(place):  # until it is loaded

@@ -38,8 +38,12 @@ from lumigen.weights.formats import ARRAYS, Blocks, Packed, Plane, planes_of
 
 Array = npt.NDArray[Any]
 
-SEARCHED = np.arange(32, 45, dtype=np.float32) / 40  # of the plain scale, which is among them
-NARROWED = np.arange(14, 21, dtype=np.float32) / 20  # of the range of a group, which is among them
+SEARCHED = (
+    np.array([s * i for s in (1, -1) for i in range(10, 24)], np.float32) / 20
+)  # of the plain scale
+WHOLE = np.ones(1, np.float32)  # the plain scale alone
+NARROWED = np.arange(10, 21, dtype=np.float32) / 20  # of the range of a group, which is among them
+LEAST = 0.01  # of the mean of a row, that the square of an error counts
 AT_A_TIME = 1 << 19  # elements that are encoded
 NAME = re.compile(r"q(?P<bits>[234568])(?P<affine>a?)(-(?P<group>32|64|128|row))?")
 GROUP = 32  # where a name says none
@@ -47,11 +51,14 @@ GROUP = 32  # where a name says none
 
 @dataclass(frozen=True)
 class Format:
-    """Blocks, and how floats become them: `encode` gives the fields of blocks (n, items) of f32."""
+    """Blocks, and how floats become them: `encode` gives the fields of blocks (n, items) of f32.
+
+    It takes as many numbers besides, how much the square of an error counts at each.
+    """
 
     name: str
     blocks: Blocks
-    encode: Callable[[Array, Blocks], dict[str, Array]]
+    encode: Callable[[Array, Array, Blocks], dict[str, Array]]
 
 
 def format_of(name: str, columns: int) -> Format | None:
@@ -77,47 +84,62 @@ def format_of(name: str, columns: int) -> Format | None:
     return Format(name, Blocks(size, planes_of(bits, size), zero=1 << bits - 1), _symmetric)
 
 
-def _symmetric_bytes(x: Array, blocks: Blocks) -> dict[str, Array]:
+def _symmetric_bytes(x: Array, counts: Array, blocks: Blocks) -> dict[str, Array]:
     """The greatest magnitude of a block is 127."""
     del blocks
-    scales = (np.abs(x).max(-1) / np.float32(127)).astype(np.float16)
-    quants = np.clip(np.rint(x * _reciprocal(scales)[:, None]), -127, 127)
-    return {"quants": quants.astype(np.int8), "scales": scales}
+    plain = np.abs(x).max(-1) / np.float32(127)
+    scales, quants = _nearest(x, counts, plain, WHOLE, (-127, 127))
+    return {"quants": quants, "scales": scales}
 
 
-def _symmetric(x: Array, blocks: Blocks) -> dict[str, Array]:
+def _symmetric(x: Array, counts: Array, blocks: Blocks) -> dict[str, Array]:
     """Of -8 to 7, say: the scale of those searched whose values are nearest, by the sum of squares."""
     at = np.abs(x).argmax(-1)
     plain = np.take_along_axis(x, at[:, None], -1)[:, 0] / np.float32(-blocks.zero)
+    scales, quants = _nearest(x, counts, plain, SEARCHED, (-blocks.zero, blocks.zero - 1))
+    return {"scales": scales, **blocks.planed((quants + blocks.zero).astype(np.uint8))}
+
+
+def _nearest(
+    x: Array, counts: Array, plain: Array, shares: Array, ends: tuple[int, int]
+) -> tuple[Array, Array]:
+    """Scales in f16 and integers of 8 bits: those to which shares of plain scales lead, the nearest.
+
+    Integers q that a share leads to have the scale s that is best for them, and the sum of squares is then, as it
+    counts, that of x and s s sum(q q) - 2 s sum(q x). The scale is infinite where f16 has none.
+    """
     best = np.full(len(x), np.inf, np.float32)
-    scales = np.zeros(len(x), np.float16)
-    quants = np.zeros(x.shape, np.uint8)
-    for share in SEARCHED:
-        tried = (plain * share).astype(np.float16)
-        wanted = np.rint(x * _reciprocal(tried)[:, None]) + blocks.zero
-        found = np.clip(wanted, 0, 2 * blocks.zero - 1)
-        apart = (found - blocks.zero) * tried.astype(np.float32)[:, None] - x
-        error = (apart * apart).sum(-1)
-        nearer = error < best
+    scales = np.full(len(x), np.inf, np.float16)
+    quants = np.zeros(x.shape, np.int8)
+    counted = counts * x
+    for share in shares:
+        first = (plain * share).astype(np.float16)
+        found = np.clip(np.rint(x * _reciprocal(first)[:, None]), *ends)
+        along = np.einsum("ij,ij->i", counted, found)
+        size = np.einsum("ij,ij,ij->i", counts, found, found)
+        tried = np.divide(along, size, out=np.zeros_like(size), where=size > 0).astype(np.float16)
+        scale = tried.astype(np.float32)
+        error = scale * (scale * size - 2 * along)
+        nearer = (error < best) & np.isfinite(first)
         best[nearer], scales[nearer], quants[nearer] = error[nearer], tried[nearer], found[nearer]
-    return {"scales": scales, **blocks.planed(quants)}
+    return scales, quants
 
 
-def _affine(x: Array, blocks: Blocks) -> dict[str, Array]:
+def _affine(x: Array, counts: Array, blocks: Blocks) -> dict[str, Array]:
     """Of 0 to 15, say: of ranges around the middle, the line through their integers that is nearest."""
     most = (1 << sum(plane.bits for plane in blocks.planes)) - 1
     low, high = x.min(-1), x.max(-1)
     best = np.full(len(x), np.inf, np.float32)
-    scales, minima = np.zeros(len(x), np.float16), np.zeros(len(x), np.float16)
+    scales, minima = np.full(len(x), np.inf, np.float16), np.zeros(len(x), np.float16)
     quants = np.zeros(x.shape, np.uint8)
     for share in NARROWED:
         cut = (1 - share) / 2 * (high - low)
         first = np.clip(_places(x, (high - low) * share / most, low + cut), 0, most)
-        scale, least = _line(x, first)
+        scale, least = _line(x, first, counts)
         tried, lowest = scale.astype(np.float16), least.astype(np.float16)
         found = np.clip(_places(x, tried, lowest), 0, most)
         meant = found * tried.astype(np.float32)[:, None] + lowest.astype(np.float32)[:, None]
-        error = np.square(meant - x).sum(-1)
+        error = (counts * np.square(meant - x)).sum(-1)
         nearer = error < best
         best[nearer], scales[nearer], minima[nearer] = error[nearer], tried[nearer], lowest[nearer]
         quants[nearer] = found[nearer]
@@ -128,11 +150,12 @@ def _places(x: Array, scale: Array, least: Array) -> Array:
     return np.rint((x - least.astype(np.float32)[:, None]) * _reciprocal(scale)[:, None])
 
 
-def _line(x: Array, q: Array) -> tuple[Array, Array]:
-    """The scale and the minimum with which integers are nearest to the numbers, by the sum of squares."""
-    middle, mean = q.mean(-1, keepdims=True), x.mean(-1, keepdims=True)
-    spread = np.square(q - middle).sum(-1)
-    shared = ((q - middle) * (x - mean)).sum(-1)
+def _line(x: Array, q: Array, counts: Array) -> tuple[Array, Array]:
+    """The scale and the minimum with which integers are nearest to the numbers, by the sum of squares as they count."""
+    whole = counts.sum(-1, keepdims=True)
+    middle, mean = ((counts * y).sum(-1, keepdims=True) / whole for y in (q, x))
+    spread = (counts * np.square(q - middle)).sum(-1)
+    shared = (counts * (q - middle) * (x - mean)).sum(-1)
     scale = np.divide(shared, spread, out=np.zeros_like(spread), where=spread > 0)
     return scale, mean[:, 0] - scale * middle[:, 0]
 
@@ -249,6 +272,7 @@ def quantised(
     weights: Weights | Mapping[str, Array] | None,
     name: str | None,
     keep: Sequence[str] = (),
+    squares: Mapping[str, Array] | None = None,
 ) -> Quantised:
     """Matrices whose rows are whole groups, in the format `name` (`format_of`); others stay as they are.
 
@@ -256,6 +280,7 @@ def quantised(
     `keep` has names that stay floats, or parts of them between dots, or patterns such as `*.w2.*`. BadArgument for a
     format that is not known, for a name in `keep` that no weight has, and for a matrix with numbers that are not
     finite or that no f16 scales. Weights are read now, and what no entry reads of them is left out.
+    `squares` has for some weights how much the square of an error counts in each element (`encoded`).
     """
     _check_keep(traced, keep)
     if name is None:
@@ -279,7 +304,7 @@ def quantised(
         if w.name not in forms:
             read[w.name] = array
             continue
-        packed[w.name], error = encoded(w.name, array, forms[w.name])
+        packed[w.name], error = encoded(w.name, array, forms[w.name], (squares or {}).get(w.name))
         read |= {f"{w.name}.{field}": packed[w.name].read(field) for field in packed[w.name].fields}
         errors.append(error)
     return Quantised(over_fields(traced, packed), read, tuple(errors), packed)
@@ -289,30 +314,56 @@ def _no_numbers(name: str) -> Array:
     raise AssertionError(f"{name} of a weight that is not given")
 
 
-def encoded(name: str, weight: Array, form: Format) -> tuple[Packed, Error]:
-    """A matrix of floats (..., k) in blocks, and how far they are from it."""
-    blocks = weight.reshape(-1, form.blocks.items)
+def encoded(
+    name: str, weight: Array, form: Format, squares: Array | None = None
+) -> tuple[Packed, Error]:
+    """A matrix of floats (..., k) in blocks, and how far they are from it.
+
+    `squares`, of its shape or 1 along some dimensions, are sums of squares of what each element is multiplied by:
+    what is nearest is then so by the squares of errors times these.
+    """
+    columns, items = weight.shape[-1], form.blocks.items
+    rows, counts = weight.reshape(-1, columns), _counts(weight.shape, squares)
     out = {
-        field: np.empty((len(blocks), *shape), dtype.numpy)
+        field: np.empty((weight.size // items, *shape), dtype.numpy)
         for field, (shape, dtype) in form.blocks.fields().items()
     }
     size = apart = 0.0
-    step = max(1, AT_A_TIME // form.blocks.items)
-    for i in range(0, len(blocks), step):
-        part = blocks[i : i + step].astype(np.float32)
+    step = max(1, AT_A_TIME // columns)
+    for i in range(0, len(rows), step):
+        part = rows[i : i + step].astype(np.float32).reshape(-1, items)
         with np.errstate(over="ignore", invalid="ignore"):
-            fields = form.encode(part, form.blocks)
+            fields = form.encode(part, counts(i, i + step).reshape(-1, items), form.blocks)
         if not np.isfinite(part).all() or not np.isfinite(fields["scales"]).all():
             value = f"{name}, which has numbers that are not finite or above what f16 scales"
             expected = "finite numbers; keep this one as it is (--keep)"
             raise BadArgument(op="compile", name="a weight", value=value, expected=expected)
+        first = i * columns // items
         for field, array in fields.items():
-            out[field][i : i + step] = array
+            out[field][first : first + len(part)] = array
         size += float(np.square(part, dtype=np.float64).sum())
         meant = form.blocks.values(fields, ARRAYS).reshape(part.shape)
         apart += float(np.square(meant - part, dtype=np.float64).sum())
     packed = form.blocks.packed(form.name, weight.shape, out.__getitem__)
     return packed, Error(name, (apart / size) ** 0.5 if size else 0.0)
+
+
+def _counts(shape: tuple[int, ...], squares: Array | None) -> Callable[[int, int], Array]:
+    """How much the square of an error counts in each element of the rows from one to another, in f32.
+
+    The mean of a row is about 1, and nothing counts for 0: other inputs may need it. A row of which nothing is known
+    has elements that count alike.
+    """
+    given = np.ones(shape[-1:]) if squares is None else squares
+    mean = given.mean(-1, keepdims=True)
+    known = np.divide(given, mean, out=np.ones_like(given), where=mean > 0) + LEAST
+    each_of, leading = np.broadcast_to(known.astype(np.float32), shape), shape[:-1]
+    count = math.prod(leading)
+
+    def counts(first: int, end: int) -> Array:
+        return each_of[np.unravel_index(np.arange(first, min(end, count)), leading)]
+
+    return counts
 
 
 def _check_keep(traced: Traced, keep: Sequence[str]) -> None:

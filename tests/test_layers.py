@@ -44,10 +44,21 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"target"}),
     frozenset({"algebra", "build", "fast_lane", "kernel_source", "texts"}),
     frozenset({"search"}),
-    frozenset({"activations", "checks", "original", "quantise", "recall", "summary"}),
+    frozenset(
+        {
+            "activations",
+            "checks",
+            "multiplied",
+            "original",
+            "quantise",
+            "recall",
+            "samples",
+            "summary",
+        }
+    ),
     frozenset({"identity"}),
     frozenset({"pipeline"}),
-    frozenset({"make_project"}),
+    frozenset({"calibrate", "make_project"}),
     frozenset({"compile"}),
     frozenset({"compilers", "forms", "page", "why"}),
     frozenset({"cli", "context"}),

@@ -172,8 +172,9 @@ def test_what_is_refused() -> None:
     for bad in (np.nan, np.inf, 1e30):
         wrong = given | {"up.weight": given["up.weight"].copy()}
         wrong["up.weight"][3, 4] = bad
-        with pytest.raises(BadArgument, match=re.escape("up.weight")):
-            quantised(model, wrong, "q8")
+        for form in ("q8", "q4", "q4a"):
+            with pytest.raises(BadArgument, match=re.escape("up.weight")):
+                quantised(model, wrong, form)
 
 
 def test_a_block_of_zeros_is_zero() -> None:

@@ -101,6 +101,11 @@ def new(name: str, as_json: bool) -> None:
 )
 @stored_options
 @click.option(
+    "--calibrate",
+    metavar="FILE",
+    help="With --weights-dtype: search scales for inputs such as these, a text, or .npz or .safetensors of an entry's.",
+)
+@click.option(
     "--errors",
     "with_errors",
     is_flag=True,
@@ -138,6 +143,7 @@ def compile_command(
     numerics: str | None,
     schedules: str | None,
     weights_dtype: str | None,
+    calibrate: str | None,
     with_errors: bool,
     keep: tuple[str, ...],
     activations_dtype: str | None,
@@ -161,7 +167,9 @@ def compile_command(
             model, opened, way, check_of = load(model_file, settings, weights, dims, trust=trust)
         checked = _checked(model, check_of, stages, as_json=as_json) if check else None
         given = (weights_dtype, keep, activations_dtype)
-        found = stored(model.trace(), opened, *given, stages, with_errors=with_errors)
+        found = stored(
+            model.trace(), opened, *given, stages, calibrate=calibrate, with_errors=with_errors
+        )
         summary = compile_project(
             found.traced,
             directory=Path(output) if output else None,

@@ -13,6 +13,7 @@ import numpy as np
 
 from lumigen.activations import rounded, said
 from lumigen.algebra.numerics import Numerics
+from lumigen.calibrate import Calibration, calibrated
 from lumigen.cli.opened import read_array
 from lumigen.errors import BadArgument
 from lumigen.frontend import Model, Traced, load_model_file
@@ -365,17 +366,24 @@ def stored(
     activations_dtype: str | None,
     stages: Stages,
     *,
+    calibrate: str | None = None,
     with_errors: bool = False,
 ) -> StoredModel:
-    """As `stored_options` say; `with_errors` tells the error of each matrix."""
-    if weights_dtype is None and activations_dtype is None and opened is None:
+    """As `stored_options` say, with scales that a file of inputs calibrates; `with_errors` tells the error of each."""
+    if not (weights_dtype or activations_dtype or calibrate) and opened is None:
         return StoredModel(traced, opened)
-    with stages.stage("quantise"):
-        found = quantised(traced, opened, weights_dtype, keep)
+    of_inputs: Calibration | None = None
+    with stages.stage("quantise" if calibrate is None else "calibrate"):
+        if calibrate is None:
+            found = quantised(traced, opened, weights_dtype, keep)
+        else:
+            found, of_inputs = calibrated(traced, opened, weights_dtype, keep, calibrate, stages)
         whole = rounded(found.traced, activations_dtype)
     lines = [worst(found.errors, weights_dtype or ""), bits_of(found.packed)]
     lines.append(said(found.packed if opened is not None else {}, whole))
-    lines += each(found.errors) if with_errors else []
+    lines += of_inputs.lines() if of_inputs else []
+    if with_errors:
+        lines += each(found.errors) + (of_inputs.each() if of_inputs else [])
     return StoredModel(whole.traced, found.weights, tuple(lines))
 
 
