@@ -170,7 +170,7 @@ class _Observed:
             if call.is_held or not self.asked.held:
                 outputs.append({n: a for n, a in found.items() if n not in names})
         used, held = (total(self.squares, of) if of else {} for of in sums)
-        for name, a in used.items():
+        for name, a in (*used.items(), *held.items()):
             if not np.isfinite(a).all():
                 value = f"inputs with which {name} is multiplied by what is not finite"
                 expected = "inputs with which the model computes"
@@ -208,7 +208,8 @@ class _Observed:
 def _pair(got: Array, meant: Array) -> Array:
     """The sums of squares of a difference, and of what is meant."""
     finite = np.isfinite(got) & np.isfinite(meant)
-    return np.array([np.square(a[finite]).sum() for a in (got - meant, meant)])
+    got, meant = got[finite], meant[finite]
+    return np.array([np.square(got - meant).sum(), np.square(meant).sum()])
 
 
 def _weighed(found: Quantised, weight: Array, name: str, squares: Array) -> float:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,7 @@ def with_squares(graph: Graph, weights: Collection[str]) -> tuple[Graph, tuple[S
     """
     graph = canonicalize(graph)
     taken = {name for name, _ in graph.outputs}
-    names = (name for i in range(len(taken) + 1 << 20) if (name := f"squares{i}") not in taken)
+    names = (name for i in count() if (name := f"squares{i}") not in taken)
     outputs: list[tuple[str, Edge]] = []
     found: list[Squares] = []
     for factor, weight in _products(graph, weights):
