@@ -55,7 +55,15 @@ def said_of_shaders(kernels: Path, namespace: str) -> str | None:
     clang = shutil.which("clang++")
     if clang is None:
         return None
-    warned = ["-std=c++17", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", f"-I{EMULATOR}"]
+    warned = [
+        "-std=c++17",
+        "-fsyntax-only",
+        "-Wall",
+        "-Wextra",
+        "-Wshadow",
+        "-Werror",
+        f"-I{EMULATOR}",
+    ]
     defined = ["-DLUMIGEN_EMULATED", "-DLUMIGEN_HOST", f"-DLUMIGEN_NS={namespace}"]
     flags = [*warned, "-Wno-unknown-attributes", *defined, "-D__METAL_VERSION__=310", "-x", "c++"]
     return said(clang, *flags, str(kernels)).stderr

@@ -81,6 +81,11 @@ def recurrent(x: Any) -> Any:
     return lg.scan(lambda h, e: (h * 0.9 + e, h), x[0], x)[1]
 
 
+def loss(x: Any, y: Any) -> Any:
+    """A fold of scores and of the one at the label, each in a tile of its own."""
+    return F.cross_entropy(x @ weight("loss_weight", 130, 24).T, y, reduction="none")
+
+
 def convolution(x: Any) -> Any:
     weights, bias = weight("conv_weight", 8, 4, 3, 3), weight("conv_bias", 8)
     return F.max_pool2d(F.conv2d(x, weights, bias, padding=1).relu(), 2)
@@ -121,6 +126,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "attention": (attention, {n: spec(1, 2, ROWS, 16) for n in "qkv"}),
     "attention_bf16": (attention, {n: spec(1, 2, MANY, 16, dtype=lg.bf16) for n in "qkv"}),
     "row_states": (row_states, {"x": spec(ROWS, 24), "w": spec(300, 24)}),
+    "loss": (loss, {"x": spec(ROWS, 24), "y": ids(129, ROWS)}),
     "convolution": (convolution, {"x": spec(1, 4, 12, 12)}),
 }
 

@@ -117,8 +117,8 @@ def _map_tile(s: MapTile, spell: Spell, r: Renderer) -> Lines:
         return _elements(
             s, r, s.dst, [*names, body, f"set_element({s.dst}, block, part, {result});"]
         )
-    lines = [f"float mapped = {literal(s.otherwise, f32)};", f"if ({_inside(s, r)}) {{"]
-    last = [*_in(f"mapped = {result};"), "}", f"set_element({s.dst}, block, part, mapped);"]
+    lines = [f"float own_value = {literal(s.otherwise, f32)};", f"if ({_inside(s, r)}) {{"]
+    last = [*_in(f"own_value = {result};"), "}", f"set_element({s.dst}, block, part, own_value);"]
     return _elements(s, r, s.dst, [*lines, *_in(*names), body.indented(), *last])
 
 

@@ -50,12 +50,12 @@ inline void run_k00_product_block_fold(constant k00_product_block_fold_args& arg
         LUMIGEN_UNROLL
         for (int part = 0; part < Fragment<Tile, 64>::kParts; ++part) {
           const int k1 = k_begin + own_column + column_of(part);
-          float mapped = -__builtin_inff();
+          float own_value = -__builtin_inff();
           if (m < many && k1 < 500) {
             const float score0 = element(scores, block, part);
-            mapped = score0;
+            own_value = score0;
           }
-          set_element(scores, block, part, mapped);
+          set_element(scores, block, part, own_value);
         }
       }
     }
@@ -71,13 +71,13 @@ inline void run_k00_product_block_fold(constant k00_product_block_fold_args& arg
       LUMIGEN_UNROLL
       for (int part = 0; part < Fragment<Tile, 64>::kParts; ++part) {
         const int k1 = k_begin + own_column + column_of(part);
-        float mapped = 0.0f;
+        float own_value = 0.0f;
         if (m < many && k1 < 500) {
           const float score1 = element(scores, block, part);
-          mapped = (500 * (y[m] < 0) + y[m] <= 499 && int64_t{k1} == 500 * (y[m] < 0) + y[m] && 0 <= 500 * (y[m] < 0) +
-              y[m]) ? score1 : 0.0f;
+          own_value = (500 * (y[m] < 0) + y[m] <= 499 && int64_t{k1} == 500 * (y[m] < 0) + y[m] &&
+              0 <= 500 * (y[m] < 0) + y[m]) ? score1 : 0.0f;
         }
-        set_element(mapped, block, part, mapped);
+        set_element(mapped, block, part, own_value);
       }
     }
     fold_rows<Sum>(state2, mapped);

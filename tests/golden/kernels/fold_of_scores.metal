@@ -46,12 +46,12 @@ inline void run_k00_product_block_fold(constant k00_product_block_fold_args& arg
         LUMIGEN_UNROLL
         for (int part = 0; part < Fragment<Tile, 64>::kParts; ++part) {
           const int k1 = k_begin + own_column + column_of(part);
-          float mapped = -__builtin_inff();
+          float own_value = -__builtin_inff();
           if (m < many && k1 < 500) {
             const float score0 = element(scores, block, part);
-            mapped = score0;
+            own_value = score0;
           }
-          set_element(scores, block, part, mapped);
+          set_element(scores, block, part, own_value);
         }
       }
     }

@@ -58,12 +58,12 @@ inline void run_k00_product_cascade(constant k00_product_cascade_args& args, thr
         LUMIGEN_UNROLL
         for (int part = 0; part < Fragment<Tile, 32>::kParts; ++part) {
           const int k1 = k_begin + own_column + column_of(part);
-          float mapped = -__builtin_inff();
+          float own_value = -__builtin_inff();
           if (m < rows && k1 < rows) {
             const float score0 = element(scores, block, part);
-            mapped = (k1 <= m) ? score0 : -__builtin_inff();
+            own_value = (k1 <= m) ? score0 : -__builtin_inff();
           }
-          set_element(scores, block, part, mapped);
+          set_element(scores, block, part, own_value);
         }
       }
     }
