@@ -261,3 +261,17 @@ def test_the_command_says_what_calibration_gains(
     assert "products with up.weight, " in said
     assert cli.run([str(a) for a in ["compile", *inputs, *asked[2:]]]) == 1
     assert "calibrate cannot be given alone" in capsys.readouterr().err
+
+
+def test_a_project_has_the_weights_that_were_calibrated(
+    tmp_path: Path, given: Mapping[str, Array]
+) -> None:
+    """As many bytes as without, and others."""
+    weights = floats(gate())
+    files: list[bytes] = []
+    for name, calibrate in (("plain", None), ("counted", given)):
+        asked: dict[str, Any] = {"weights_dtype": "q4", "calibrate": calibrate, "build": False}
+        lg.compile(gate(), output=tmp_path / name, weights=weights, **asked)
+        files.append((tmp_path / name / "weights" / "gate.safetensors").read_bytes())
+    assert len(files[0]) == len(files[1])
+    assert files[0] != files[1]
