@@ -81,6 +81,13 @@ def and_its_sums(q: Any, k: Any, v: Any) -> Any:
     return {"o": softmax(scores) @ v, "lse": scores.logsumexp(-1)}
 
 
+def in_steps(q: Any, k: Any, v: Any) -> Any:
+    """Rows as products of integers take them: each 32 numbers as parts of the greatest."""
+    o = with_heads_last(q, k, v).reshape(-1, 4, 32)
+    greatest = o.abs().amax(-1, keepdim=True)
+    return {"parts": o / greatest, "greatest": greatest}
+
+
 def losses(x: Any, words: Any, t: Any) -> Any:
     scores = x @ words.mT
     return scores.logsumexp(-1) - scores.gather(-1, t[:, None])[:, 0]
@@ -163,6 +170,9 @@ NESTS: Mapping[str, Nest] = {
     "attention of groups": Nest(of_groups, {**QKV, "q": (2, 3, N, WIDE)}, (1, 1)),
     "attention of one row": Nest(attend(lambda s: s), {**QKV, "q": (2, 1, WIDE)}, (2, 2)),
     "attention and its sums": Nest(and_its_sums, QKV, (1, 1)),
+    "attention in steps": Nest(
+        in_steps, {"q": (N, 2, WIDE), "k": (M, 2, WIDE), "v": (M, 2, WIDE)}, (3, 3)
+    ),
     "gradient of queries": Nest(of_queries, BACKWARD, (1, 1)),
     "gradients of keys and values": Nest(of_keys_and_values, BACKWARD, (1, 1)),
     "sums of a product": Nest(

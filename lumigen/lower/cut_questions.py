@@ -196,9 +196,26 @@ def stored_of(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
     """What is stored of an operand: of integers of 8 bits times numbers both, where products take these as they are."""
     found = scaled_bytes(n) if skeletons.storing.integers else None
     if found is None:
-        return [kept_of(g, n)]
+        return [_read_elsewhere(g, kept_of(g, n))]
     cast, by = found
     return [m for m in (cast.args[0].node, by) if m not in g.cut and m.op not in SOURCES]
+
+
+def _read_elsewhere(g: CutGraph, n: Node) -> Node:
+    """What a map is of, if other values read that as well: one that stores the map would compute it once more.
+
+    It has all reductions of the map, as what an attention gives has those of its magnitudes, and is no larger.
+    """
+    inside = g.inside(n)
+    within = {n, *inside}
+    reductions = {x for x in inside if x.op in MONOIDS}
+    for x in reversed(inside):
+        if x is n or x.op in SOURCES or volume_of(x.shape) > volume_of(n.shape):
+            continue
+        is_read = any(user not in within for user in g.users[x])
+        if is_read and reductions and reductions <= {x, *g.inside(x)}:
+            return x
+    return n
 
 
 def kept_of(g: CutGraph, n: Node) -> Node:
