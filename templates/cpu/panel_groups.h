@@ -45,13 +45,14 @@ struct Bits {
   // k .. k + 3 of the columns in vector v.
   LUMIGEN_INLINE IVec load(int64_t v, int64_t k) const {
     constexpr int64_t kWide = kPanel / kLanes, kEach = 8 / kBits;
-    const int64_t byte = k / (kEach * kRun) * kRun + k % kRun;
+    const int64_t byte = int64_t(size_t(k) / (kEach * kRun) * kRun + size_t(k) % kRun);
     const char* at = static_cast<const char*>(panels) + v / kWide * stride + byte * kPanel;
     const IVec x = load_int(reinterpret_cast<const int32_t*>(at + v % kWide * 4 * kLanes), AllLanes{});
     if constexpr (kBits == 8)
       return x;
     else
-      return shift_words(x, int(k / kRun % kEach) * kBits) & splat_int(((1 << kBits) - 1) * 0x01010101);
+      return shift_words(x, int(size_t(k) / kRun % kEach) * kBits) &
+             splat_int(((1 << kBits) - 1) * 0x01010101);
   }
 };
 
@@ -93,45 +94,152 @@ struct RowScales {
   int64_t stride;  // from row to row
 };
 
-template <class T>
-LUMIGEN_INLINE int32_t sum_of_bytes(const T* packed, int n) {
-  int32_t sum = 0;
-  for (int i = 0; i < n; i++) sum += T(as_packed(packed[i]));
-  return sum;
+// Where number k of a row begins that was packed to `row`.
+LUMIGEN_INLINE const int8_t* packed_group(const int8_t* row, int64_t k) {
+  return row + size_t(k) / kByteDepth * kByteTile + size_t(k) % kByteDepth;
 }
 
-// Of kR rows at `a` and the columns of kV vectors from vector `first` on, `cols` of them or fewer.
-template <int kR, int kV, int kSize, class N, class S, class L, int kRowSpan>
-__attribute__((noinline)) void multiply_group_tile(float* c, int64_t ldc, const int8_t* a,
-                                                   RowScales<kRowSpan> x, const N& numbers, const S& scales,
-                                                   const L& least, int64_t first, int64_t cols, int64_t begin,
-                                                   int64_t end, bool accumulate) {
+// The sums of the groups of a row from k = `begin` up to `end`, in order; `begin` is where a tile does. A
+// group lies in one tile, or in whole ones.
+template <int kSize>
+inline void sum_row_groups(float* sums, const int8_t* row, int64_t begin, int64_t end) {
+  constexpr int kRun = kSize < kByteDepth ? kSize : kByteDepth;
+  static_assert(kSize % kRun == 0 && kByteDepth % kRun == 0, "groups and tiles divide each other");
+  const Quads ones = column_quads(splat_int(0x01010101));
+  int32_t sum = 0;
+  for (int64_t k = begin; k < end; k += kByteDepth) {
+    const int32_t* const tile = reinterpret_cast<const int32_t*>(packed_group(row, k));
+    int32_t words[kByteDepth / 4];
+    for (int i = 0; i < kByteDepth / 4; i += kLanes) {
+      IVec four = splat_int(0);
+      add_quads(four, quads<int8_t>(load_int(tile + i, AllLanes{})), ones);
+      store_int(words + i, four, AllLanes{});
+    }
+    for (int i = 0; i < kByteDepth && k + i < end; i += kRun) {
+      for (int j = 0; j < kRun; j += 4) sum += words[(i + j) / 4];
+      if ((k + i + kRun) % kSize != 0) continue;
+      *sums++ = float(kTakesAway<int8_t> ? sum - 128 * kSize : sum);
+      sum = 0;
+    }
+  }
+}
+
+// Where row r of all that are packed begins.
+LUMIGEN_INLINE const int8_t* packed_row(const int8_t* packed, int r, int64_t k) {
+  return packed + r / kByteRows * byte_tiles(k) * kByteTile + r % kByteRows * kByteDepth;
+}
+
+// k of which the columns stay in the first cache, as bytes or in 16 bits; those of one row come from memory,
+// in long streams.
+#if defined(LUMIGEN_VNNI)
+constexpr int64_t kGroupDepth = 512;
+#else
+constexpr int64_t kGroupDepth = 256;
+#endif
+constexpr int64_t kGroupStream = 8192;
+// Rows and panels of a tile in registers, and rows that share what is unpacked: from kUnpacked on.
+#if !defined(LUMIGEN_PORTABLE) && defined(__AVX512F__)
+constexpr int kGroupRows = 4, kGroupPanels = 2;
+#else
+constexpr int kGroupRows = 2, kGroupPanels = 1;
+#endif
+constexpr int kUnpackedRows = 16, kGroupBlock = 128;
+
+// Columns of kV vectors from vector `first` on as a tile takes them from memory.
+template <class N>
+struct StreamedColumns {
+  static constexpr bool kIsSummed = false;
+  const N& numbers;
+  int64_t first;
+
+  LUMIGEN_INLINE Quads load(int v, int64_t k, int i) const {
+    return column_quads(numbers.load(first + v, k + i));
+  }
+  LUMIGEN_INLINE IVec taken_away(int, int64_t) const { return splat_int(0); }
+};
+
+// The same, unpacked once for many rows: those of k from `begin` on, and minus 128 times their sums, if these
+// are taken away.
+template <int kSize, int kV>
+struct UnpackedColumns {
+  static constexpr bool kIsSummed = true;
+  int64_t begin;
+  Quads columns[kGroupDepth / 4][kV];
+  IVec taken[kGroupDepth / kSize][kV];
+
+  template <class N>
+  void unpack(const N& numbers, int64_t first, int64_t from, int64_t end) {
+    const Quads offset = column_quads(splat_int(INT32_C(-0x7f7f7f80)));
+    begin = from;
+    for (int64_t g = 0; g < (end - from) / kSize; g++)
+      for (int v = 0; v < kV; v++) {
+        IVec total = splat_int(0);
+        for (int64_t i = g * kSize; i < (g + 1) * kSize; i += 4) {
+          const Quads y = column_quads(numbers.load(first + v, from + i));
+          if (kTakesAway<int8_t>) add_quads(total, offset, y);
+          columns[i / 4][v] = y;
+        }
+        taken[g][v] = splat_int(0) - total;
+      }
+  }
+
+  LUMIGEN_INLINE Quads load(int v, int64_t k, int i) const {
+    return columns[size_t(k - begin) / 4 + size_t(i) / 4][v];
+  }
+  LUMIGEN_INLINE IVec taken_away(int v, int64_t k) const { return taken[size_t(k - begin) / kSize][v]; }
+};
+
+// Some k of a block of rows: what multiply_groups does at a time.
+template <int kRowSpan>
+struct GroupStep {
+  float* c;
+  int64_t ldc, cols;
+  const int8_t* packed;
+  int rows;
+  int64_t k;  // of all
+  RowScales<kRowSpan> x;
+  int64_t begin, end;
+  bool accumulate;
+  const float* sums;  // of groups of rows, (rows, groups of the step); none where nothing is added
+};
+
+// The tile of kR rows from row `r` on and kV vectors of columns from vector `first` on.
+template <int kR, int kV, int kSize, int kRowSpan, class C, class S, class L>
+__attribute__((noinline)) void multiply_group_tile(const GroupStep<kRowSpan>& s, int r0, int64_t first,
+                                                   const C& columns, const S& scales, const L& least) {
+  constexpr bool kCounts = kTakesAway<int8_t> && !C::kIsSummed;
   const Quads offset = column_quads(splat_int(INT32_C(-0x7f7f7f80)));
+  float* const c = s.c + r0 * s.ldc + first * kLanes;
+  const int64_t ldc = s.ldc, cols = s.cols - first * kLanes, begin = s.begin, end = s.end;
+  const int64_t groups = (end - begin) / kSize, x_stride = s.x.stride;
+  const int8_t* const a = packed_row(s.packed, r0, s.k);
+  const float *const x = s.x.at + r0 * x_stride, *const of_rows = s.sums + r0 * groups;
   Vec sums[kR][kV];
 #pragma GCC unroll 8
   for (int r = 0; r < kR; r++)
 #pragma GCC unroll 8
     for (int v = 0; v < kV; v++) {
       sums[r][v] = splat(0.0f);
-      if (accumulate)
+      if (s.accumulate)
         columns_of(v, cols, [&](auto lanes) { sums[r][v] = load(c + r * ldc + v * kLanes, lanes); });
     }
-  for (int64_t k = begin; k < end; k += kSize) {
+  for (int64_t k = begin, g = 0; k < end; k += kSize, g++) {
+    const int8_t* const group = packed_group(a, k);
     IVec acc[kR][kV], total[kV];
 #pragma GCC unroll 8
     for (int v = 0; v < kV; v++) {
       total[v] = splat_int(0);
 #pragma GCC unroll 8
-      for (int r = 0; r < kR; r++) acc[r][v] = splat_int(0);
+      for (int r = 0; r < kR; r++) acc[r][v] = columns.taken_away(v, k);
     }
 #pragma GCC unroll 8
     for (int i = 0; i < kSize; i += 4) {
-      const int8_t* word = a + (k + i) / kByteDepth * kByteTile + (k + i) % kByteDepth;
+      const int8_t* const word = group + i / kByteDepth * kByteTile + i % kByteDepth;
       Quads y[kV];
 #pragma GCC unroll 8
       for (int v = 0; v < kV; v++) {
-        y[v] = column_quads(numbers.load(first + v, k + i));
-        if (kTakesAway<int8_t>) add_quads(total[v], offset, y[v]);
+        y[v] = columns.load(v, k, i);
+        if (kCounts) add_quads(total[v], offset, y[v]);
       }
 #pragma GCC unroll 8
       for (int r = 0; r < kR; r++) {
@@ -140,28 +248,21 @@ __attribute__((noinline)) void multiply_group_tile(float* c, int64_t ldc, const 
         for (int v = 0; v < kV; v++) add_quads(acc[r][v], one, y[v]);
       }
     }
-    Vec by[kR], of_rows[kR];
-#pragma GCC unroll 8
-    for (int r = 0; r < kR; r++) {
-      by[r] = splat(x.at[r * x.stride + k / kRowSpan]);
-      const int8_t* row = a + k / kByteDepth * kByteTile + r * kByteDepth;
-      if constexpr (!std::is_same_v<L, NoScales>) {
-        int32_t sum = 0;
-        for (int i = 0; i < kSize; i += kByteDepth)
-          sum += sum_of_bytes(row + i / kByteDepth * kByteTile + (k + i) % kByteDepth,
-                              kSize < kByteDepth ? kSize : kByteDepth);
-        of_rows[r] = splat(float(sum));
-      }
-    }
+    Vec scale[kV], more[kV];
 #pragma GCC unroll 8
     for (int v = 0; v < kV; v++) {
-      const Vec scale = scales.load_at(first + v, k);
+      scale[v] = scales.load_at(first + v, k);
+      if constexpr (!std::is_same_v<L, NoScales>) more[v] = least.load_at(first + v, k);
+    }
 #pragma GCC unroll 8
-      for (int r = 0; r < kR; r++) {
-        Vec value = scale * to_float(kTakesAway<int8_t> ? acc[r][v] - total[v] : acc[r][v]);
+    for (int r = 0; r < kR; r++) {
+      const Vec by = splat(x[r * x_stride + k / kRowSpan]);
+#pragma GCC unroll 8
+      for (int v = 0; v < kV; v++) {
+        Vec value = scale[v] * to_float(kCounts ? acc[r][v] - total[v] : acc[r][v]);
         if constexpr (!std::is_same_v<L, NoScales>)
-          value = fma(of_rows[r], least.load_at(first + v, k), value);
-        sums[r][v] = fma(by[r], value, sums[r][v]);
+          value = fma(splat(of_rows[r * groups + g]), more[v], value);
+        sums[r][v] = fma(by, value, sums[r][v]);
       }
     }
   }
@@ -172,37 +273,38 @@ __attribute__((noinline)) void multiply_group_tile(float* c, int64_t ldc, const 
       columns_of(v, cols, [&](auto lanes) { store(c + r * ldc + v * kLanes, sums[r][v], lanes); });
 }
 
-// multiply_group_tile for a number of rows known at run time, at most kR.
-template <int kR, int kV, int kSize, int kRowSpan, class... More>
-inline void multiply_group_rows(int rows, float* c, int64_t ldc, const int8_t* a, RowScales<kRowSpan> x,
-                                const More&... more) {
-  if (rows == kR) return multiply_group_tile<kR, kV, kSize>(c, ldc, a, x, more...);
-  if constexpr (kR > 1) multiply_group_rows<kR - 1, kV, kSize>(rows, c, ldc, a, x, more...);
+// Rows from row `r` on, in one tile if they are at most kR.
+template <int kR, int kV, int kSize, class G, class... More>
+inline void multiply_few_rows(const G& s, int r, const More&... more) {
+  if (s.rows - r >= kR) return multiply_group_tile<kR, kV, kSize>(s, r, more...);
+  if constexpr (kR > 1) multiply_few_rows<kR - 1, kV, kSize>(s, r, more...);
 }
 
-// Rows and panels of a tile in registers, and k of which the columns stay in the first cache.
-#if !defined(LUMIGEN_PORTABLE) && defined(__AVX512F__)
-constexpr int kGroupRows = 4, kGroupPanels = 2;
-#else
-constexpr int kGroupRows = 2, kGroupPanels = 1;
-#endif
-constexpr int64_t kGroupDepth = 512;
+// Rows from row `r` on, in tiles of kR, and what is left in tiles of half as many.
+template <int kR, int kV, int kSize, class G, class... More>
+inline void multiply_many_rows(const G& s, int r, const More&... more) {
+  for (; s.rows - r >= kR; r += kR) multiply_group_tile<kR, kV, kSize>(s, r, more...);
+  if constexpr (kR > 1) multiply_many_rows<kR / 2, kV, kSize>(s, r, more...);
+}
 
-// multiply_groups of the k from `begin` up to `end`, for kP panels at a time from column n on, as many as are
-// whole or, of one, begun. Returns the first column left.
-template <int kP, int kSize, int kRowSpan, class... More>
-inline int64_t multiply_group_panels(int64_t n, float* c, int64_t ldc, const int8_t* packed_a,
-                                     RowScales<kRowSpan> x, int rows, int64_t cols, int64_t k, int64_t begin,
-                                     int64_t end, bool accumulate, const More&... more) {
+// kP panels at a time from column n on, as many as are whole or, of one, begun. Returns the first column
+// left.
+template <int kP, int kSize, class G, class N, class S, class L>
+inline int64_t multiply_group_panels(const G& s, int64_t n, const N& numbers, const S& scales,
+                                     const L& least) {
   constexpr int kV = kP * (kPanel / kLanes);
-  for (; cols - n > (kP - 1) * kPanel; n += kP * kPanel)
-    for (int r = 0; r < rows; r += kGroupRows) {
-      const int8_t* a = packed_a + r / kByteRows * byte_tiles(k) * kByteTile + r % kByteRows * kByteDepth;
-      const RowScales<kRowSpan> own{x.at + r * x.stride, x.stride};
-      multiply_group_rows<kGroupRows, kV, kSize>(rows - r < kGroupRows ? rows - r : kGroupRows,
-                                                 c + r * ldc + n, ldc, a, own, more..., n / kLanes, cols - n,
-                                                 begin, end, accumulate);
+  for (; s.cols - n > (kP - 1) * kPanel; n += kP * kPanel) {
+    const int64_t first = n / kLanes;
+    if (s.rows < kUnpackedRows) {
+      const StreamedColumns<N> columns{numbers, first};
+      for (int r = 0; r < s.rows; r += kGroupRows)
+        multiply_few_rows<kGroupRows, kV, kSize>(s, r, first, columns, scales, least);
+    } else {
+      UnpackedColumns<kSize, kV> columns;
+      columns.unpack(numbers, first, s.begin, s.end);
+      multiply_many_rows<kQuadRows, kV, kSize>(s, 0, first, columns, scales, least);
     }
+  }
   return n;
 }
 
@@ -211,16 +313,32 @@ template <int kSize, int kRowSpan, class N, class S, class L = NoScales>
 inline void multiply_groups(float* c, int64_t ldc, const int8_t* packed_a, RowScales<kRowSpan> x, int rows,
                             int64_t cols, int64_t k, bool accumulate, const N& numbers, const S& scales,
                             const L& least = {}) {
-  const int64_t step = rows == 1 ? k : kGroupDepth;  // columns of one row come from memory, in long streams
-  for (int64_t begin = 0; begin < k; begin += step) {
-    const int64_t end = begin + step < k ? begin + step : k;
-    const bool more = accumulate || begin > 0;
-    const int64_t n = multiply_group_panels<kGroupPanels, kSize>(0, c, ldc, packed_a, x, rows, cols, k, begin,
-                                                                 end, more, numbers, scales, least);
-    if constexpr (kGroupPanels > 1)
-      multiply_group_panels<1, kSize>(n, c, ldc, packed_a, x, rows, cols, k, begin, end, more, numbers,
-                                      scales, least);
-  }
+  constexpr bool kAdds = !std::is_same_v<L, NoScales>;
+  static_assert(kGroupStream <= kGroupBlock * kGroupDepth, "the sums of one row fit where those of all do");
+  float sums[kAdds ? kGroupBlock * kGroupDepth / kSize : 1];
+  const int64_t step = rows == 1 ? kGroupStream : kGroupDepth;
+  for (int r = 0; r < rows; r += kGroupBlock)
+    for (int64_t begin = 0; begin < k; begin += step) {
+      const int some = rows - r < kGroupBlock ? rows - r : kGroupBlock;
+      const int64_t end = begin + step < k ? begin + step : k;
+      const int8_t* const packed = packed_row(packed_a, r, k);
+      const GroupStep<kRowSpan> s{c + r * ldc,
+                                  ldc,
+                                  cols,
+                                  packed,
+                                  some,
+                                  k,
+                                  {x.at + r * x.stride, x.stride},
+                                  begin,
+                                  end,
+                                  accumulate || begin > 0,
+                                  sums};
+      if constexpr (kAdds)
+        for (int i = 0; i < some; i++)
+          sum_row_groups<kSize>(sums + i * ((end - begin) / kSize), packed_row(packed, i, k), begin, end);
+      const int64_t n = multiply_group_panels<kGroupPanels, kSize>(s, 0, numbers, scales, least);
+      if constexpr (kGroupPanels > 1) multiply_group_panels<1, kSize>(s, n, numbers, scales, least);
+    }
 }
 
 }  // namespace LUMIGEN_ISA
