@@ -68,7 +68,7 @@ class DimOption(click.ParamType[tuple[str, "int | tuple[int, ...] | str"]]):
         if name and (text[:1].isalpha() or text[:1] == "_"):
             return name, text
         numbers = [low, *([high] if dots else []), *([step] if colon else [])]
-        if not name or not all(n.isdecimal() and len(n) <= DIGITS for n in numbers):
+        if not name or not all(map(str.isdecimal, numbers)):
             expected = "dim=1..64, dim=32..640:32 for multiples of 32, dim=4, or dim=other where two sizes are one"
             self.fail(f"{value!r} is not of the form {expected}.", param, ctx)
         return name, tuple(map(int, numbers)) if dots else int(low)

@@ -256,9 +256,7 @@ def numbers(dims: Dims) -> Sizes:
             case int() | (_, _):
                 out[name] = size
             case _:
-                expected = (
-                    "1..64 or 4: sizes have no steps here, and those that are one have one name"
-                )
+                expected = "1..64 or 4, without steps: sizes that are one have one name here"
                 raise BadArgument(
                     op="compile", name=f"--dim {name}", value=str(size)[:80], expected=expected
                 )
