@@ -137,11 +137,12 @@ constexpr int64_t kGroupDepth = 512;
 constexpr int64_t kGroupDepth = 256;
 #endif
 constexpr int64_t kGroupStream = 8192;
-// Rows and panels of a tile in registers, and rows that share what is unpacked: from kUnpacked on.
+// Rows and panels of a tile in registers, panels of one row, and rows that share what is unpacked, if they
+// are at least kUnpackedRows.
 #if !defined(LUMIGEN_PORTABLE) && defined(__AVX512F__)
-constexpr int kGroupRows = 4, kGroupPanels = 2;
+constexpr int kGroupRows = 4, kGroupPanels = 2, kGroupStreams = 4;
 #else
-constexpr int kGroupRows = 2, kGroupPanels = 1;
+constexpr int kGroupRows = 2, kGroupPanels = 1, kGroupStreams = 2;
 #endif
 constexpr int kUnpackedRows = 16, kGroupBlock = 128;
 
@@ -287,25 +288,44 @@ inline void multiply_many_rows(const G& s, int r, const More&... more) {
   if constexpr (kR > 1) multiply_many_rows<kR / 2, kV, kSize>(s, r, more...);
 }
 
-// kP panels at a time from column n on, as many as are whole or, of one, begun. Returns the first column
-// left.
-template <int kP, int kSize, class G, class N, class S, class L>
-inline int64_t multiply_group_panels(const G& s, int64_t n, const N& numbers, const S& scales,
-                                     const L& least) {
-  constexpr int kV = kP * (kPanel / kLanes);
+// kP panels at a time from column n on, as many as are whole or, of one, begun: for a few rows from memory,
+// at most kR in a tile, for many unpacked before. Return the first column left.
+template <int kR, int kP, int kSize, class G, class N, class S, class L>
+inline int64_t multiply_streamed_panels(const G& s, int64_t n, const N& numbers, const S& scales,
+                                        const L& least) {
   for (; s.cols - n > (kP - 1) * kPanel; n += kP * kPanel) {
-    const int64_t first = n / kLanes;
-    if (s.rows < kUnpackedRows) {
-      const StreamedColumns<N> columns{numbers, first};
-      for (int r = 0; r < s.rows; r += kGroupRows)
-        multiply_few_rows<kGroupRows, kV, kSize>(s, r, first, columns, scales, least);
-    } else {
-      UnpackedColumns<kSize, kV> columns;
-      columns.unpack(numbers, first, s.begin, s.end);
-      multiply_many_rows<kQuadRows, kV, kSize>(s, 0, first, columns, scales, least);
-    }
+    const StreamedColumns<N> columns{numbers, n / kLanes};
+    for (int r = 0; r < s.rows; r += kR)
+      multiply_few_rows<kR, kP*(kPanel / kLanes), kSize>(s, r, n / kLanes, columns, scales, least);
   }
   return n;
+}
+template <int kP, int kSize, class G, class N, class S, class L>
+inline int64_t multiply_unpacked_panels(const G& s, int64_t n, const N& numbers, const S& scales,
+                                        const L& least) {
+  constexpr int kV = kP * (kPanel / kLanes);
+  for (; s.cols - n > (kP - 1) * kPanel; n += kP * kPanel) {
+    UnpackedColumns<kSize, kV> columns;
+    columns.unpack(numbers, n / kLanes, s.begin, s.end);
+    multiply_many_rows<kQuadRows, kV, kSize>(s, 0, n / kLanes, columns, scales, least);
+  }
+  return n;
+}
+
+// All columns of a step: those of one row in several streams, since they come from memory.
+template <int kSize, class G, class... More>
+inline void multiply_group_columns(const G& s, const More&... more) {
+  int64_t n = 0;
+  if (s.rows >= kUnpackedRows) {
+    n = multiply_unpacked_panels<kGroupPanels, kSize>(s, n, more...);
+    if constexpr (kGroupPanels > 1) multiply_unpacked_panels<1, kSize>(s, n, more...);
+  } else if (s.rows == 1) {
+    n = multiply_streamed_panels<1, kGroupStreams, kSize>(s, n, more...);
+    multiply_streamed_panels<1, 1, kSize>(s, n, more...);
+  } else {
+    n = multiply_streamed_panels<kGroupRows, kGroupPanels, kSize>(s, n, more...);
+    if constexpr (kGroupPanels > 1) multiply_streamed_panels<kGroupRows, 1, kSize>(s, n, more...);
+  }
 }
 
 // c (rows, cols) = or += what the head of this file says.
@@ -336,8 +356,7 @@ inline void multiply_groups(float* c, int64_t ldc, const int8_t* packed_a, RowSc
       if constexpr (kAdds)
         for (int i = 0; i < some; i++)
           sum_row_groups<kSize>(sums + i * ((end - begin) / kSize), packed_row(packed, i, k), begin, end);
-      const int64_t n = multiply_group_panels<kGroupPanels, kSize>(s, 0, numbers, scales, least);
-      if constexpr (kGroupPanels > 1) multiply_group_panels<1, kSize>(s, n, numbers, scales, least);
+      multiply_group_columns<kSize>(s, numbers, scales, least);
     }
 }
 
