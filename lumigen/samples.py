@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 import numpy as np
 
 from lumigen.application import TextProgram
-from lumigen.errors import BadArgument, BadInput
+from lumigen.errors import BadArgument, BadInput, FileRefused
 from lumigen.frontend import Traced
 from lumigen.graph import Graph
 from lumigen.interp.graph import bind_dims, ports
@@ -65,16 +65,16 @@ def samples(traced: Traced, given: Given) -> Samples:
 
     The last fifth is held back; of a text that is at most 256 tokens, in calls of one token each. BadArgument for
     what is no such file, for names that are not those of an entry's inputs, for numbers that are not finite, and for
-    a text where the model has no tokenizer; BadInput for an input that does not fit.
+    a text where the model has no tokenizer; BadInput for an input that does not fit; FileRefused
+    for a path that is no file.
     """
     if isinstance(given, Mapping):
         return _of_arrays(traced, dict(given), "the arrays")
     path = Path(given)
     if not path.is_file():
-        why = "which is no regular file" if path.exists() else "which is not there"
-        _refuse(
-            f"{path}, {why}", advice(path, f"a file of text, {' or '.join(ARRAYS)}").rstrip(".")
-        )
+        why = "it is no regular file" if path.exists() else "there is no such file"
+        remedy = advice(path, f"Name a file of text, {' or '.join(ARRAYS)}.")
+        raise FileRefused(command="compile", file=path, why=why, remedy=remedy)
     if path.suffix in ARRAYS:
         opened = open_weights(path)
         return _of_arrays(traced, {name: opened[name] for name in opened}, str(path))

@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 import lumigen as lg
 from lumigen import cli, nn
 from lumigen.calibrate import Calibration, calibrated
-from lumigen.errors import BadArgument, BadInput
+from lumigen.errors import BadArgument, BadInput, FileRefused
 from lumigen.interp.graph import evaluate
 from lumigen.multiplied import total, with_squares
 from lumigen.quantise import Quantised, encoded, format_of
@@ -228,8 +228,8 @@ def test_what_is_refused(tmp_path: Path, given: Mapping[str, Array]) -> None:
         ({"x": x[:, :, :60]}, BadInput, r"\[forward\] x is f32\[4, 60\], must be f32\[rows, 64\]"),
         ({"x": uneven(9, WIDE)}, BadInput, "rows is 9; it goes from 1 to 8"),
         ({"x": x.astype(np.float64)}, BadInput, "x is f64"),
-        (tmp_path / "none.npz", BadArgument, "none.npz, which is not there"),
-        (tmp_path, BadArgument, "no regular file"),
+        (tmp_path / "none.npz", FileRefused, "there is no such file. Name a file of text"),
+        (tmp_path, FileRefused, "no regular file"),
         (tmp_path / "a.txt", BadArgument, r"a text: .* inputs of forward\(x: f32\[rows, 64\]\)"),
     ]
     (tmp_path / "a.txt").write_text("a b c")
