@@ -37,8 +37,9 @@ LUMIGEN_INLINE IVec less_in_bytes(IVec a) {
 
 // Numbers of kBits in bytes: byte r of a run of kRun has those of k = r, r + kRun, r + 2 kRun, ..., lowest
 // bits first. Those of 8 bits have a sign.
-template <int kBits, int kRun>
+template <int kN, int kRun>
 struct Bits {
+  static constexpr int kBits = kN;
   const void* panels;
   int64_t stride;  // in bytes, from panel to panel
 
@@ -56,12 +57,17 @@ struct Bits {
   }
 };
 
-struct NoBits {};
+struct NoBits {
+  static constexpr int kBits = 0;
+};
 
 // Integers of one plane of bits, or of two, of which the second has those above kLow; kLess less than they
 // say.
 template <int kLess, int kLow, class P, class Q = NoBits>
 struct SmallIntegers {
+  static constexpr int kBits = Q::kBits ? kLow + Q::kBits : P::kBits;
+  static constexpr int kAbove = (1 << kBits) - 1 - kLess;
+  static constexpr int kMost = kBits == 8 ? 128 : kLess > kAbove ? kLess : kAbove;  // in magnitude
   P low;
   Q high;
 
@@ -146,45 +152,107 @@ constexpr int kGroupRows = 2, kGroupPanels = 1, kGroupStreams = 2;
 #endif
 constexpr int kUnpackedRows = 16, kGroupBlock = 128;
 
+// How four numbers of a row and of each column are multiplied: as products of bytes are, in sums of i32.
+struct ByQuads {
+  using Column = Quads;
+  using Row = Quads;
+  using Sum = IVec;
+  static constexpr bool kTakes = kTakesAway<int8_t>;
+  static constexpr int kWords = 1 << 20;  // that a sum may have, each of four numbers
+
+  LUMIGEN_INLINE static Column column(IVec b) { return column_quads(b); }
+  LUMIGEN_INLINE static Row row(const int8_t* word) { return quads<int8_t>(spread_word(word)); }
+  LUMIGEN_INLINE static Row row_of_128() { return column_quads(splat_int(INT32_C(-0x7f7f7f80))); }
+  LUMIGEN_INLINE static Sum begin(IVec acc) { return acc; }
+  LUMIGEN_INLINE static void add(Sum& sum, Row a, Column b) { add_quads(sum, a, b); }
+  LUMIGEN_INLINE static IVec end(IVec, Sum sum) { return sum; }
+};
+
+#if !defined(LUMIGEN_PORTABLE) && defined(__SSE4_2__) && !defined(LUMIGEN_VNNI)
+// In sums of 16 bits of two each, of rows that are 128 greater: `pmaddubsw`, where columns are so small that
+// nothing saturates.
+template <int kMost>
+struct ByPairs {
+  using Column = IVec;
+  using Row = IVec;
+  using Sum = IVec;
+  static constexpr bool kTakes = true;
+  static constexpr int kWords = 32767 / (2 * 255 * kMost);
+
+  LUMIGEN_INLINE static Column column(IVec b) { return b; }
+  LUMIGEN_INLINE static Row row(const int8_t* word) { return spread_word(word) ^ row_of_128(); }
+  LUMIGEN_INLINE static Row row_of_128() { return splat_int(INT32_C(-0x7f7f7f80)); }
+  LUMIGEN_INLINE static Sum begin(IVec) { return splat_int(0); }
+  LUMIGEN_INLINE static void add(Sum& sum, Row a, Column b) {
+#if defined(__AVX512BW__)
+    sum.v = _mm512_add_epi16(sum.v, _mm512_maddubs_epi16(a.v, b.v));
+#elif defined(__AVX2__)
+    sum.v = _mm256_add_epi16(sum.v, _mm256_maddubs_epi16(a.v, b.v));
+#else
+    sum.v = _mm_add_epi16(sum.v, _mm_maddubs_epi16(a.v, b.v));
+#endif
+  }
+  LUMIGEN_INLINE static IVec end(IVec acc, Sum sum) { return acc + add_pairs(sum, splat_int(0x00010001)); }
+};
+template <class N>
+using Multiplied = std::conditional_t<(ByPairs<N::kMost>::kWords > 0), ByPairs<N::kMost>, ByQuads>;
+#else
+template <class N>
+using Multiplied = ByQuads;
+#endif
+
+// k that one sum has of the kSize of a group: a part that divides it.
+template <class By, int kSize>
+constexpr int summed() {
+  int k = kSize;
+  while (k > 4 * By::kWords) k /= 2;
+  return k;
+}
+
 // Columns of kV vectors from vector `first` on as a tile takes them from memory.
 template <class N>
 struct StreamedColumns {
+  using By = Multiplied<N>;
   static constexpr bool kIsSummed = false;
   const N& numbers;
   int64_t first;
 
-  LUMIGEN_INLINE Quads load(int v, int64_t k, int i) const {
-    return column_quads(numbers.load(first + v, k + i));
+  LUMIGEN_INLINE typename By::Column load(int v, int64_t k, int i) const {
+    return By::column(numbers.load(first + v, k + i));
   }
   LUMIGEN_INLINE IVec taken_away(int, int64_t) const { return splat_int(0); }
 };
 
 // The same, unpacked once for many rows: those of k from `begin` on, and minus 128 times their sums, if these
 // are taken away.
-template <int kSize, int kV>
+template <int kSize, int kV, class B>
 struct UnpackedColumns {
+  using By = B;
   static constexpr bool kIsSummed = true;
   int64_t begin;
-  Quads columns[kGroupDepth / 4][kV];
+  typename By::Column columns[kGroupDepth / 4][kV];
   IVec taken[kGroupDepth / kSize][kV];
 
   template <class N>
   void unpack(const N& numbers, int64_t first, int64_t from, int64_t end) {
-    const Quads offset = column_quads(splat_int(INT32_C(-0x7f7f7f80)));
     begin = from;
     for (int64_t g = 0; g < (end - from) / kSize; g++)
       for (int v = 0; v < kV; v++) {
         IVec total = splat_int(0);
-        for (int64_t i = g * kSize; i < (g + 1) * kSize; i += 4) {
-          const Quads y = column_quads(numbers.load(first + v, from + i));
-          if (kTakesAway<int8_t>) add_quads(total, offset, y);
-          columns[i / 4][v] = y;
+        for (int i = 0; i < kSize; i += summed<By, kSize>()) {
+          typename By::Sum some = By::begin(total);
+          for (int j = 0; j < summed<By, kSize>(); j += 4) {
+            const int64_t k = g * kSize + i + j;
+            columns[k / 4][v] = By::column(numbers.load(first + v, from + k));
+            if (By::kTakes) By::add(some, By::row_of_128(), columns[k / 4][v]);
+          }
+          total = By::end(total, some);
         }
         taken[g][v] = splat_int(0) - total;
       }
   }
 
-  LUMIGEN_INLINE Quads load(int v, int64_t k, int i) const {
+  LUMIGEN_INLINE typename By::Column load(int v, int64_t k, int i) const {
     return columns[size_t(k - begin) / 4 + size_t(i) / 4][v];
   }
   LUMIGEN_INLINE IVec taken_away(int v, int64_t k) const { return taken[size_t(k - begin) / kSize][v]; }
@@ -208,8 +276,9 @@ struct GroupStep {
 template <int kR, int kV, int kSize, int kRowSpan, class C, class S, class L>
 __attribute__((noinline)) void multiply_group_tile(const GroupStep<kRowSpan>& s, int r0, int64_t first,
                                                    const C& columns, const S& scales, const L& least) {
-  constexpr bool kCounts = kTakesAway<int8_t> && !C::kIsSummed;
-  const Quads offset = column_quads(splat_int(INT32_C(-0x7f7f7f80)));
+  using By = typename C::By;
+  constexpr bool kCounts = By::kTakes && !C::kIsSummed;
+  constexpr int kSome = summed<By, kSize>();
   float* const c = s.c + r0 * s.ldc + first * kLanes;
   const int64_t ldc = s.ldc, cols = s.cols - first * kLanes, begin = s.begin, end = s.end;
   const int64_t groups = (end - begin) / kSize, x_stride = s.x.stride;
@@ -233,20 +302,36 @@ __attribute__((noinline)) void multiply_group_tile(const GroupStep<kRowSpan>& s,
 #pragma GCC unroll 8
       for (int r = 0; r < kR; r++) acc[r][v] = columns.taken_away(v, k);
     }
-#pragma GCC unroll 8
-    for (int i = 0; i < kSize; i += 4) {
-      const int8_t* const word = group + i / kByteDepth * kByteTile + i % kByteDepth;
-      Quads y[kV];
+    for (int from = 0; from < kSize; from += kSome) {
+      typename By::Sum some[kR][kV], counted[kV];
 #pragma GCC unroll 8
       for (int v = 0; v < kV; v++) {
-        y[v] = columns.load(v, k, i);
-        if (kCounts) add_quads(total[v], offset, y[v]);
+        counted[v] = By::begin(total[v]);
+#pragma GCC unroll 8
+        for (int r = 0; r < kR; r++) some[r][v] = By::begin(acc[r][v]);
       }
 #pragma GCC unroll 8
-      for (int r = 0; r < kR; r++) {
-        const Quads one = quads<int8_t>(spread_word(word + r * kByteDepth));
+      for (int i = 0; i < kSome; i += 4) {
+        const int at = from + i;
+        const int8_t* const word = group + at / kByteDepth * kByteTile + at % kByteDepth;
+        typename By::Column y[kV];
 #pragma GCC unroll 8
-        for (int v = 0; v < kV; v++) add_quads(acc[r][v], one, y[v]);
+        for (int v = 0; v < kV; v++) {
+          y[v] = columns.load(v, k, at);
+          if (kCounts) By::add(counted[v], By::row_of_128(), y[v]);
+        }
+#pragma GCC unroll 8
+        for (int r = 0; r < kR; r++) {
+          const typename By::Row one = By::row(word + r * kByteDepth);
+#pragma GCC unroll 8
+          for (int v = 0; v < kV; v++) By::add(some[r][v], one, y[v]);
+        }
+      }
+#pragma GCC unroll 8
+      for (int v = 0; v < kV; v++) {
+        total[v] = By::end(total[v], counted[v]);
+#pragma GCC unroll 8
+        for (int r = 0; r < kR; r++) acc[r][v] = By::end(acc[r][v], some[r][v]);
       }
     }
     Vec scale[kV], more[kV];
@@ -305,7 +390,7 @@ inline int64_t multiply_unpacked_panels(const G& s, int64_t n, const N& numbers,
                                         const L& least) {
   constexpr int kV = kP * (kPanel / kLanes);
   for (; s.cols - n > (kP - 1) * kPanel; n += kP * kPanel) {
-    UnpackedColumns<kSize, kV> columns;
+    UnpackedColumns<kSize, kV, Multiplied<N>> columns;
     columns.unpack(numbers, n / kLanes, s.begin, s.end);
     multiply_many_rows<kQuadRows, kV, kSize>(s, 0, n / kLanes, columns, scales, least);
   }

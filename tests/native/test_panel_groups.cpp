@@ -53,10 +53,13 @@ static void test_groups(Random& random, int rows, int64_t cols, int64_t k, int64
                         int low, int high, Make&& make) {
   std::vector<int8_t> a(size_t(rows * k));
   for (size_t i = 0; i < a.size(); i++)
-    a[i] = i < 300 ? int8_t(i % 2 ? 127 : -127) : int8_t(random.word() % 255 - 127);
+    a[i] = i < 300 ? int8_t(i / 64 % 2 ? 127 : -127) : int8_t(random.word() % 255 - 127);
   std::vector<int> q(size_t(cols * k));
   for (int& v : q) v = low + int(random.word() % unsigned(high - low + 1));
-  for (size_t i = 0; i < 40 && i < q.size(); i++) q[i] = low;
+  for (int64_t i = 0; i < k; i++) {  // sums as large as they get
+    q[size_t(i)] = low;
+    if (cols > 1) q[size_t(k + i)] = high;
+  }
   const auto s = numbers(random, cols * (k / kSpan)), least = numbers(random, cols * (k / kSpan));
   const auto x = numbers(random, rows * (k / kRowSpan));
   const auto scales = panels_of<float>(s, cols, k / kSpan), more = panels_of<float>(least, cols, k / kSpan);
