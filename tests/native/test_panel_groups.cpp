@@ -48,9 +48,9 @@ static std::vector<float> numbers(Random& random, int64_t n) {
 }
 
 // `make` gives the columns as multiply_groups takes them from their integers, of `low` up to `high`.
-template <int kSize, int kRowSpan, int kSpan, class Make>
-static void test_groups(Random& random, int rows, int64_t cols, int64_t k, int64_t cut, bool has_least,
-                        int low, int high, Make&& make) {
+template <int kSize, int kRowSpan, int kSpan, bool kHasLeast, class Make>
+static void test_groups(Random& random, int rows, int64_t cols, int64_t k, int64_t cut, int low, int high,
+                        Make&& make) {
   std::vector<int8_t> a(size_t(rows * k));
   for (size_t i = 0; i < a.size(); i++)
     a[i] = i < 300 ? int8_t(i / 64 % 2 ? 127 : -127) : int8_t(random.word() % 255 - 127);
@@ -73,7 +73,7 @@ static void test_groups(Random& random, int rows, int64_t cols, int64_t k, int64
     const GroupScales<kSpan, float> of_columns{scales.data() + i / kSpan * 16, k / kSpan * 16};
     const GroupScales<kSpan, float> added{more.data() + i / kSpan * 16, k / kSpan * 16};
     make(q, cols, k, i, [&](const auto& columns) {
-      if (has_least)
+      if constexpr (kHasLeast)
         multiply_groups<kSize>(c.data(), ldc, packed.data(), of_rows, rows, cols, some, i > 0, columns,
                                of_columns, added);
       else
@@ -86,7 +86,7 @@ static void test_groups(Random& random, int rows, int64_t cols, int64_t k, int64
       double sum = 0, size = 0;
       for (int64_t i = 0; i < k && n < cols; i++) {
         const size_t g = size_t(n * (k / kSpan) + i / kSpan);
-        const double w = double(s[g]) * q[size_t(n * k + i)] + (has_least ? double(least[g]) : 0.0);
+        const double w = double(s[g]) * q[size_t(n * k + i)] + (kHasLeast ? double(least[g]) : 0.0);
         const double term = double(x[size_t(r * (k / kRowSpan) + i / kRowSpan)]) * a[size_t(r * k + i)] * w;
         sum += term;
         size += std::fabs(term);
@@ -127,11 +127,11 @@ int main() {
   for (int rows : {1, 2, 5, 17, 35})
     for (int64_t cols : {1, 16, 33, 80})
       for (int64_t cut : {256, 4096}) {
-        test_groups<32, 32, 32>(random, rows, cols, 288, cut, false, -128, 127, bytes);
-        test_groups<32, 32, 128>(random, rows, cols, 768, cut, true, -128, 127, bytes);
-        test_groups<32, 32, 32>(random, rows, cols, 96, cut, false, -8, 7, halves);
-        test_groups<32, 32, 32>(random, rows, cols, 768, cut, true, 0, 15, long_halves);
-        test_groups<16, 32, 16>(random, rows, cols, 768, cut, false, -32, 31, sixes);
+        test_groups<32, 32, 32, false>(random, rows, cols, 288, cut, -128, 127, bytes);
+        test_groups<32, 32, 128, true>(random, rows, cols, 768, cut, -128, 127, bytes);
+        test_groups<32, 32, 32, false>(random, rows, cols, 96, cut, -8, 7, halves);
+        test_groups<32, 32, 32, true>(random, rows, cols, 768, cut, 0, 15, long_halves);
+        test_groups<16, 32, 16, false>(random, rows, cols, 768, cut, -32, 31, sixes);
       }
   std::puts("products of small integers in groups: right");
 }
