@@ -1,7 +1,7 @@
 // A checked build: kernels are compiled with -fsanitize=thread, so that each load and store calls a function
 // of that sanitizer's interface. Here are these functions, in place of its library: they keep for each byte
 // of a kernel's memory who touched it last, and stop a kernel two of whose threads touch a byte, one of them
-// to write it, with nothing between that parts them. A build without the flag calls none of them.
+// to write it, with nothing between that parts them. A build without EMULATED_CHECKS has none of them.
 #include <cstdint>
 #include <unordered_map>
 
@@ -63,6 +63,9 @@ void touch_byte(const char* at, const Touch& now, bool is_shared, bool is_write)
   }
 }
 
+}  // namespace
+
+// What the sanitizer's interface calls.
 void touch(const void* address, size_t bytes, bool is_write) {
   const char* const at = static_cast<const char*>(address);
   Standing s;
@@ -89,8 +92,6 @@ void touch_aligned(const void* address, size_t bytes, bool is_write) {
   if (place_in_memory(static_cast<const char*>(address), where, sizeof where) != Whereabouts::kElsewhere)
     stop("thread %u touches %zu bytes that are not aligned to so many, %s", s.thread, bytes, where);
 }
-
-}  // namespace
 
 void forget_touches() {
   if (is_checked) touched().clear();
