@@ -113,7 +113,8 @@ def test_two_names_may_be_one_size() -> None:
         ({"rows": "more", "more": "rows"}, "'rows', in a circle"),
         ({"rows": "rows"}, "'rows', in a circle"),
         ({"rows": "columns"}, "another size of the model: more, last"),
-        ({"rows": (1, 2, 3)}, r"dim rows cannot be \(1, 2, 3\)"),
+        ({"rows": (1, 2, 3, 4)}, r"dim rows cannot be \(1, 2, 3, 4\)"),
+        ({"rows": (1, 2, 3)}, "a multiple of 3"),
         ({"rows": ("1", 4)}, "lo of rows cannot be '1'"),
     ):
         with pytest.raises(lg.UserError, match=says):
