@@ -204,16 +204,17 @@ def stored_of(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
 def _read_elsewhere(g: CutGraph, n: Node) -> Node:
     """What a map is of, if other values read that as well: one that stores the map would compute it once more.
 
-    It has all reductions of the map, as what an attention gives has those of its magnitudes, and is no larger.
+    Without it the map has no reduction, as the magnitudes of what an attention gives, and it is no larger.
     """
     inside = g.inside(n)
     within = {n, *inside}
-    reductions = {x for x in inside if x.op in MONOIDS}
+    if not any(x.op in MONOIDS for x in inside):
+        return n
     for x in reversed(inside):
         if x is n or x.op in SOURCES or volume_of(x.shape) > volume_of(n.shape):
             continue
         is_read = any(user not in within for user in g.users[x])
-        if is_read and reductions and reductions <= {x, *g.inside(x)}:
+        if is_read and not any(y.op in MONOIDS and y is not x for y in g.inside(n, x)):
             return x
     return n
 
