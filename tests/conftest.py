@@ -6,8 +6,6 @@ import ctypes
 import functools
 import gc
 import os
-import random
-from collections import defaultdict
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
@@ -15,12 +13,11 @@ from typing import Any
 import hypothesis
 import numpy as np
 import pytest
-from commit import commit
+from slow_cases import SHARE, draw_slow_cases
 
 GOLDEN = Path(__file__).parent / "golden"
 ACCEPT = os.environ.get("LUMIGEN_ACCEPT") == "1"
 ALL = os.environ.get("LUMIGEN_ALL") == "1"
-SHARE, LEAST = 5, 2  # a whole run takes one in SHARE slow cases of a test, at least LEAST
 
 # No deadline: shared machines stall. The same examples each time: a red test is about the change.
 hypothesis.settings.register_profile("lumigen", deadline=None, derandomize=True)
@@ -64,21 +61,6 @@ def is_sampled(config: pytest.Config) -> bool:
 def pytest_configure_node(node: Any) -> None:
     """A worker of xdist is given the paths of its controller as its own: it is told whose they are."""
     node.workerinput["sampled"] = is_sampled(node.config)
-
-
-def draw_slow_cases(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselects four of five slow cases of each test with many: the commit draws which stay."""
-    tests: dict[str, list[pytest.Item]] = defaultdict(list)
-    for item in items:
-        if item.get_closest_marker("slow"):
-            tests[item.nodeid.partition("[")[0]].append(item)
-    left: list[pytest.Item] = []
-    for test, cases in tests.items():
-        kept = min(len(cases), max(LEAST, -(-len(cases) // SHARE)))
-        left += random.Random(commit() + test).sample(cases, len(cases) - kept)
-    config.hook.pytest_deselected(items=left)
-    gone = set(left)
-    items[:] = [item for item in items if item not in gone]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import conftest
 import pytest
-from conftest import LEAST, SHARE, draw_slow_cases
+import slow_cases
+from slow_cases import LEAST, SHARE, draw_slow_cases
 
 
 class Case:
@@ -61,6 +61,6 @@ def test_each_case_comes_with_some_commit(
     assert drawn(items) == drawn(items)
     seen: set[str] = set()
     for number in range(60):
-        monkeypatch.setattr(conftest, "commit", lambda number=number: f"{number:040x}")
+        monkeypatch.setattr(slow_cases, "commit", lambda number=number: f"{number:040x}")
         seen |= {item.nodeid for item in drawn(items)[0]}
     assert seen == {item.nodeid for item in items}
