@@ -140,7 +140,8 @@ def llama_cpp_peer(job: Job) -> dict[str, Case]:
     import llama_cpp
 
     out: dict[str, Case] = {}
-    types = {"f32": 0, "bf16": 30}  # of ggml; beside blocks f16, its default, which is faster
+    types = {"f32": 0, "f16": 1, "bf16": 30}  # of ggml
+    caches = {"f32": "f32", "bf16": "bf16"}  # beside blocks f16, its default, which is faster
     loaded: dict[tuple[str, str, str, int], Any] = {}
     for name, key in cases_of(job["models"], job["dtypes"], job["kinds"]).items():
         model, dtype, what, n = key
@@ -151,8 +152,8 @@ def llama_cpp_peer(job: Job) -> dict[str, Case]:
             n_ubatch=MOST,
             n_threads=job["threads"],
             n_threads_batch=job["threads"],
-            type_k=types.get(dtype, 1),
-            type_v=types.get(dtype, 1),
+            type_k=types[caches.get(dtype, "f16")],
+            type_v=types[caches.get(dtype, "f16")],
             flash_attn=True,  # without it caches of bf16 are refused
             verbose=False,
         )

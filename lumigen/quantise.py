@@ -38,9 +38,8 @@ from lumigen.weights.formats import ARRAYS, Blocks, Packed, Plane, planes_of
 
 Array = npt.NDArray[Any]
 
-SEARCHED = (
-    np.array([s * i for s in (1, -1) for i in range(10, 24)], np.float32) / 20
-)  # of the plain scale
+# Shares of the plain scale that are tried, of both signs.
+SEARCHED = np.array([s * i for s in (1, -1) for i in range(10, 24)], np.float32) / 20
 WHOLE = np.ones(1, np.float32)  # the plain scale alone
 NARROWED = np.arange(10, 21, dtype=np.float32) / 20  # of the range of a group, which is among them
 LEAST = 0.01  # of the mean of a row, that the square of an error counts

@@ -29,9 +29,8 @@ from lumigen.importers.onnx.values import Known, Value, held
 from lumigen.importers.same import same_sizes
 from lumigen.names import taken_by
 
-Given = Mapping[
-    str, Any
-]  # of dims: a number, (least, greatest[, multiple of]), an lg.Dim, or the name of another
+# Of dims: a number, (least, greatest[, multiple of]), an lg.Dim, or the name of another.
+Given = Mapping[str, Any]
 MOST = 2**62  # of a size
 LONGEST = 1000  # characters of a size's name, which may be arithmetic of others
 RESERVED = ("out",)  # an argument of the emitted Python module
