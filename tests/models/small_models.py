@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +107,32 @@ class Compiled:
         call = self.lane.prepare(entry, given, self.packed, self.states)
         call.run()
         return {name: as_numbers(x) for name, x in call.outputs.items()}
+
+
+def farthest(
+    traced: lg.Traced,
+    weights: Mapping[str, Array],
+    dtype: DType,
+    calls: Sequence[tuple[str, Mapping[str, Any]]],
+    least: float,
+) -> list[float]:
+    """How far the results of each call may be from exact ones where numbers are held in `dtype`; `least` or more.
+
+    Both operands of a product are rounded. So results may be twice as far as those of exact arithmetic are where
+    weights alone are rounded: one layer after another enlarges such errors, in some calls more than in others.
+    """
+    exact = Interpreted(traced, weights)
+    held = Interpreted(
+        traced,
+        {name: rounded(np.asarray(w), dtype).astype(np.float32) for name, w in weights.items()},
+    )
+    allowed: list[float] = []
+    for entry, inputs in calls:
+        pairs = zip(
+            held.run(entry, **inputs).values(), exact.run(entry, **inputs).values(), strict=True
+        )
+        allowed.append(max(least, *(2 * distance(one, other) for one, other in pairs)))
+    return allowed
 
 
 def as_numbers(x: Array) -> Array:
