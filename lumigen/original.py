@@ -6,11 +6,11 @@ Promises the inputs of entries_test.cpp, so that what the original gives becomes
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lumigen.emit.contract import test_range
+from lumigen.drawn import Bounds, drawn
 from lumigen.emit.vectors import Vector, input_of, points, shaken, stored
 from lumigen.errors import BadArgument, OriginalFailed, first_line, user_location
 from lumigen.frontend import Model
@@ -18,7 +18,6 @@ from lumigen.frontend.model import Original
 from lumigen.graph import Graph
 from lumigen.index import Dim
 from lumigen.interp.graph import evaluate, ports
-from lumigen.program import Port
 from lumigen.weights import Array
 
 MORE, APART = (
@@ -58,9 +57,9 @@ class Checked:
 def check(model: Model) -> Checked:
     """How far an imported model is from its original, in f32: the interpreter's outputs beside the original's.
 
-    The sizes are the least ones, and two of each a little larger. Floats are about normal; integers are the two least
-    of their range, which are places in any table. BadArgument for a model that was not imported; OriginalFailed where
-    the original does not run.
+    The sizes are the least ones, and two of each a little larger. Floats are about normal; integers are places of the
+    table that they index, else the two least of their range (`drawn`). BadArgument for a model that was not imported;
+    OriginalFailed where the original does not run.
     """
     originals = model.originals if isinstance(model, Model) else None  # pyright: ignore[reportUnnecessaryIsInstance]
     if not originals:
@@ -75,7 +74,7 @@ def check(model: Model) -> Checked:
     rows: list[Difference] = []
     vectors: dict[str, list[Vector]] = {}
     weights = _weights(model)
-    for call in _calls(model):
+    for call in _calls(model, weights):
         got = evaluate(call.graph, call.inputs, weights)
         of_several = [call.entry] if len(originals) > 1 else []
         text = ", ".join([*of_several, *filter(None, [call.sizes])])
@@ -88,18 +87,22 @@ def kept(model: Model) -> dict[str, tuple[Vector, ...]]:
     """What the project's tests keep of the originals, as `check` does, for a model that is compared in another way."""
     vectors: dict[str, list[Vector]] = {}
     weights = _weights(model)
-    for call in _calls(model):
+    for call in _calls(model, weights):
         vectors.setdefault(call.entry, []).append(_vector(call, weights))
     return {entry: tuple(found) for entry, found in vectors.items()}
 
 
 @dataclass(frozen=True)
 class OriginalRun:
-    """One run of an original: the entry and its graph, the values of the dims, inputs and outputs by their names."""
+    """One run of an original: the entry and its graph, the values of the dims, inputs and outputs by their names.
+
+    `bounds` are of the integers that inputs are drawn from.
+    """
 
     entry: str
     graph: Graph
     point: tuple[int, ...]
+    bounds: Mapping[str, Bounds]
     inputs: Mapping[str, Array]
     outputs: Mapping[str, Array]
 
@@ -109,18 +112,22 @@ class OriginalRun:
         return ", ".join(f"{d.name}={n}" for d, n in named)
 
 
-def _calls(model: Model) -> Iterator[OriginalRun]:
+def _calls(model: Model, weights: Mapping[str, Array]) -> Iterator[OriginalRun]:
     """The runs of the originals, which each begin with a new context."""
     for entry, graph in model.trace().entries:
         original = model.originals.get(entry)
         if original is None:
             continue
+        bounds = drawn(graph, weights)
         for point in chosen(graph.dims()):
             sizes = dict(zip(graph.dims(), point, strict=True))
-            inputs = {p.name: _input(p, i, sizes) for i, p in enumerate(ports(graph), 1)}
+            named = enumerate(ports(graph), 1)
+            inputs = {p.name: input_of(p, i, sizes, bounds[p.name]) for i, p in named}
             found = _run(model.name, original, inputs)
             names = [name for name, _ in graph.outputs]
-            yield OriginalRun(entry, graph, point, inputs, {name: found[name] for name in names})
+            yield OriginalRun(
+                entry, graph, point, bounds, inputs, {name: found[name] for name in names}
+            )
 
 
 def _weights(model: Model) -> dict[str, Array]:
@@ -138,11 +145,6 @@ def chosen(dims: Sequence[Dim]) -> list[tuple[int, ...]]:
     return list(dict.fromkeys((*small, larger)))
 
 
-def _input(port: Port, stream: int, dims: Mapping[Dim, int]) -> Array:
-    lo, hi = test_range(port)
-    return input_of(port, stream, dims, (lo, min(lo + 1, hi)))
-
-
 def _run(model: str, original: Original, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
     try:
         return original(inputs)
@@ -154,9 +156,10 @@ def _run(model: str, original: Original, inputs: Mapping[str, Array]) -> Mapping
 
 def _vector(call: OriginalRun, weights: Mapping[str, Array]) -> Vector:
     """What is kept of a run; the graph on floats that are moved a little says which integers depend on rounding."""
-    return stored(
+    found = stored(
         call.point, call.outputs, lambda: evaluate(call.graph, shaken(call.inputs), weights)
     )
+    return replace(found, drawn=tuple(call.bounds[p.name] for p in ports(call.graph)))
 
 
 def _apart(sizes: str, name: str, got: Array, want: Array) -> Difference:

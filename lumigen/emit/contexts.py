@@ -222,6 +222,7 @@ class EntryContext:
     max_dims: str
     vectors: tuple[VectorContext, ...]
     originals: tuple[VectorContext, ...]  # what the program gives that it was imported from
+    drawn: tuple[str, ...]  # 0, 256: of the integers of each input that the original was given
     tolerance: str  # of a float output
 
     @property

@@ -112,6 +112,7 @@ def entry_context(
         max_dims=max_dims(program),
         vectors=tuple(_vector(v, program, labels) for v in vectors),
         originals=tuple(_vector(v, program, labels) for v in originals),
+        drawn=tuple(f"{integer(lo)}, {integer(hi)}" for v in originals[:1] for lo, hi in v.drawn),
         tolerance=f"tolerance({loosest}, {longest})",
     )
 

@@ -39,11 +39,12 @@ class Vector:
     """What an entry or a kernel gives at these dims, in their order.
 
     For each output the elements of `sample`, of a kernel those of `few`; None where a rounding error
-    may give another integer.
+    may give another integer. `drawn`: from which integers inputs were, of an original.
     """
 
     dims: tuple[int, ...]
     outputs: tuple[tuple[float, ...] | None, ...]
+    drawn: tuple[tuple[int, int], ...] = ()
 
 
 def vectors(

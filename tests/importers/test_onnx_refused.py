@@ -280,10 +280,11 @@ def test_check_asks_onnxruntime_first_and_the_evaluator_where_that_does_not_run(
 
 
 def test_check_says_what_else_can_run_the_original(monkeypatch) -> None:
-    """The evaluator gathers from a table of one row, and is asked for the second."""
+    """The evaluator gathers from a table of two rows, and is asked for the third."""
     monkeypatch.setattr(reference, "find_spec", lambda _: None)
-    table = {"t": np.ones((1, 2), F)}
-    made = lg.from_onnx(model([node("Gather", "t x", "y")], {"x": (np.int64, [3])}, "y", table))
+    table = {"t": np.ones((2, 2), F), "two": np.array(2)}
+    nodes = [node("Mul", "x two", "z"), node("Gather", "t z", "y")]
+    made = lg.from_onnx(model(nodes, {"x": (np.int64, [9])}, "y", table))
     with pytest.raises(
         errors.OriginalFailed, match=r"\(onnxruntime, .*, is not installed\)\. That"
     ):
