@@ -336,6 +336,48 @@ def test_recurrent_layers_run_over_a_symbolic_time(op: str, direction: str, rng)
     np.testing.assert_allclose(found["h"], h, atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", [np.int8, np.uint8])
+def test_a_quantised_recurrent_layer_rounds_what_it_multiplies_by_its_range(kind, rng) -> None:
+    """As onnxruntime on one thread; on several it takes the ranges of parts of the batch."""
+    size, hidden, zero = 3, 4, 0 if kind is np.int8 else 128
+    bits = np.iinfo(kind)
+    w, r = (
+        rng.integers(bits.min, bits.max + 1, (1, n, 4 * hidden)).astype(kind)
+        for n in (size, hidden)
+    )
+    bias = rng.standard_normal((1, 8 * hidden)).astype(F)
+    of_w, of_r = np.full(1, 0.01, F), rng.uniform(0.005, 0.01, (1, 4 * hidden)).astype(F)
+    initial = {"w": w, "r": r, "b": bias, "ws": of_w, "rs": of_r}
+    initial |= {"wz": np.full(1, zero, kind), "rz": np.full((1, 4 * hidden), zero, kind)}
+    names = "x w r b _ _ _ _ ws wz rs rz"
+    layer = node("DynamicQuantizeLSTM", names, "y h c", domain="com.microsoft", hidden_size=hidden)
+
+    def product(a: np.ndarray, matrix: np.ndarray, by: np.ndarray) -> np.ndarray:
+        low, high = min(a.min(), F(0)), max(a.max(), F(0))
+        scale = (high - low) / F(255) if high > low else F(1) / F(255)
+        middle = np.round(-low / scale)
+        near = np.clip(np.round(a / scale) + middle, 0, 255) - middle
+        return (near @ (matrix.astype(np.int32) - zero)).astype(F) * (scale * by)
+
+    def sigmoid(a: np.ndarray) -> np.ndarray:
+        return 1 / (1 + np.exp(-a))
+
+    x = rng.standard_normal((5, 2, size)).astype(F)
+    ahead = product(x, w[0], of_w[0]) + bias[0, : 4 * hidden]
+    h = c = np.zeros((2, hidden), F)
+    want: list[np.ndarray] = []
+    for now in ahead:
+        total = now + product(h, r[0], of_r[0]) + bias[0, 4 * hidden :]
+        i, o, f, g = np.split(total, 4, -1)
+        c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+        h = sigmoid(o) * np.tanh(c)
+        want.append(h)
+    proto = model([layer], {"x": (F, ["time", 2, size])}, "y h c", initial)
+    found = run(proto, {"x": x}, {"time": (1, 8)})
+    np.testing.assert_allclose(found["y"][:, 0], want, atol=1e-6)
+    np.testing.assert_allclose(found["c"][0], c, atol=1e-6)
+
+
 def test_operators_of_onnxruntime_are_compositions(rng) -> None:
     """SkipLayerNormalization with its sum, and Attention with a mask of lengths."""
     x, skip, gamma, beta = (rng.standard_normal(s).astype(F) for s in ((2, 3, 8), (2, 3, 8), 8, 8))

@@ -180,11 +180,8 @@ def matmul_to_float(n: OnnxNode) -> Tensor:
 
 
 def dynamic_matmul(n: OnnxNode) -> Tensor:
-    """A product of floats, rounded to u8 by their range, with a matrix of integers."""
-    a, scale, zero = quantised.dynamic(n)
-    b = convolutions.centred(n.tensor(1), n.zero_point(3, 1))
-    total = (convolutions.centred(a, zero) @ b).to(i32).to(f32)
-    out = total * (scale * quantised.scales(n, 2))
+    matrix = convolutions.centred(n.tensor(1), n.zero_point(3, 1))
+    out = quantised.dynamic_product(n.tensor(0), matrix, quantised.scales(n, 2))
     return out + n.tensor(4) if n.has(4) else out
 
 

@@ -109,12 +109,21 @@ def dequantize(n: OnnxNode) -> Tensor:
 
 
 def dynamic(n: OnnxNode) -> tuple[Tensor, ...]:
+    return by_range(n.tensor(0))
+
+
+def by_range(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """As u8, by the range of the elements and 0; of zeros alone by a range of 1."""
-    x = n.tensor(0)
     low, high = x.amin().clamp(max=0.0), x.amax().clamp(min=0.0)
     scale = (high - low).masked_fill(high == low, 1) / 255
     zero = (-low / scale).clamp(0, 255).round().to(u8)
     return quantised(x, scale, zero, np.dtype(np.uint8)), scale, zero
+
+
+def dynamic_product(x: Tensor, matrix: Tensor, scale: Tensor) -> Tensor:
+    """A product of floats, rounded to u8 by their range, with a matrix of integers that is scaled."""
+    a, by, zero = by_range(x)
+    return (centred(a, zero) @ matrix).to(i32).to(f32) * (by * scale)
 
 
 def _rows(zero: Tensor | None, axis: int, rank: int) -> Tensor | None:

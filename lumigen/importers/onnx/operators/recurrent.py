@@ -8,7 +8,10 @@ from typing import Any
 
 from lumigen.frontend import Tensor, functions
 from lumigen.importers.onnx.node import OnnxNode, Operator
+from lumigen.importers.onnx.operators.attention import MICROSOFT
+from lumigen.importers.onnx.operators.convolutions import centred
 from lumigen.importers.onnx.operators.elementwise import hard_sigmoid, leaky, softplus
+from lumigen.importers.onnx.operators.quantised import dynamic_product, scales
 
 # Activations of gates by name, of an element and two numbers, with what those are unless they are given.
 ACTIVATIONS: dict[str, tuple[Callable[[Tensor, float, float], Tensor], float, float]] = {
@@ -24,16 +27,17 @@ ACTIVATIONS: dict[str, tuple[Callable[[Tensor, float, float], Tensor], float, fl
     "softsign": (lambda x, a, b: x / (x.abs() + 1), 0, 0),
     "softplus": (lambda x, a, b: softplus(x), 0, 0),
 }
+Product = Callable[[Tensor], Tensor]  # of (.., size) with a weight: (.., gates * hidden)
 Activation = Callable[[Tensor], Tensor]
 State = tuple[Tensor, ...]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One direction: weights of the hidden state, biases, peepholes, activations of its gates."""
+    """One direction: the product with the hidden state, biases, peepholes, activations of its gates."""
 
     hidden: int
-    r: Tensor  # (gates * hidden, hidden)
+    times: Product
     bias: Tensor | None  # of the hidden state, (gates * hidden)
     peepholes: Tensor | None
     f: list[Activation]
@@ -44,7 +48,7 @@ class Cell:
         return x.narrow(-1, i * self.hidden, self.hidden)
 
     def product(self, h: Tensor) -> Tensor:
-        out = h @ self.r.t()
+        out = self.times(h)
         return out if self.bias is None else out + self.bias
 
 
@@ -102,8 +106,29 @@ def _clipped(f: Any, a: float, b: float, clip: float | None) -> Activation:
     return lambda x: f(x if clip is None else x.clamp(-clip, clip), a, b)
 
 
+def plain(n: OnnxNode, d: int) -> tuple[Product, Product]:
+    """The products of a direction with the input and with the hidden state."""
+    w, r = n.tensor(1)[d], n.tensor(2)[d]
+    return lambda x: x @ w.t(), lambda h: h @ r.t()
+
+
+def dynamic(n: OnnxNode, d: int) -> tuple[Product, Product]:
+    """Those of floats that are rounded to u8 by their range, with matrices of integers that are transposed already."""
+
+    def product(i: int, scale: int) -> Product:
+        zero = n.zero_point(scale + 1, i)
+        matrix = centred(n.tensor(i)[d], None if zero is None else zero[d])
+        by = scales(n, scale)[d]
+        return lambda x: dynamic_product(x, matrix, by)
+
+    return product(1, 8), product(2, 10)
+
+
 def recurrent(
-    step: Step, gates: int, names: tuple[str, ...]
+    step: Step,
+    gates: int,
+    names: tuple[str, ...],
+    products: Callable[[OnnxNode, int], tuple[Product, Product]] = plain,
 ) -> Callable[[OnnxNode], tuple[Tensor, ...]]:
     """The function of an operator: all states, and the last ones."""
 
@@ -120,7 +145,8 @@ def recurrent(
         for d, back in enumerate(backwards):
             chosen = given[d * len(names) : (d + 1) * len(names)]
             f = activations(n, chosen, d * len(names))
-            ends.append(_direction(n, step, x, d, gates, f, back=back, by_batch=by_batch))
+            by = products(n, d)
+            ends.append(_direction(n, step, x, d, gates, f, by, back=back, by_batch=by_batch))
         y = functions.stack([e[0] for e in ends], 1)  # (seq, directions, batch, hidden)
         last = [
             functions.stack(list(parts), 0) for parts in zip(*(e[1:] for e in ends), strict=True)
@@ -140,13 +166,14 @@ def _direction(
     d: int,
     gates: int,
     f: list[Activation],
+    products: tuple[Product, Product],
     *,
     back: bool,
     by_batch: bool,
 ) -> list[Tensor]:
     """(seq, batch, hidden) of all times, and the last states."""
-    w, r = n.tensor(1)[d], n.tensor(2)[d]
-    hidden = int(r.shape[-1])
+    ahead = products[0](x)
+    hidden = int(ahead.shape[-1]) // gates
     bias = n.tensor(3)[d] if n.has(3) else None
     lengths = n.tensor(4) if n.has(4) else None
     states = [_first(n, x, 5, d, hidden, by_batch=by_batch)]
@@ -154,8 +181,7 @@ def _direction(
         states.append(_first(n, x, 6, d, hidden, by_batch=by_batch))
     peepholes = n.tensor(7)[d] if step is _lstm and n.has(7) else None
     of_hidden = None if bias is None else bias.narrow(0, gates * hidden, gates * hidden)
-    cell = Cell(hidden, r, of_hidden, peepholes, f, n)
-    ahead = x @ w.t()
+    cell = Cell(hidden, products[1], of_hidden, peepholes, f, n)
     if bias is not None:
         ahead = ahead + bias.narrow(0, 0, gates * hidden)
     if back:
@@ -195,4 +221,9 @@ ROWS = (
     Operator("RNN", recurrent(_rnn, 1, ("Tanh",))),
     Operator("GRU", recurrent(_gru, 3, ("Sigmoid", "Tanh"))),
     Operator("LSTM", recurrent(_lstm, 4, ("Sigmoid", "Tanh", "Tanh"))),
+    Operator(
+        "DynamicQuantizeLSTM",
+        recurrent(_lstm, 4, ("Sigmoid", "Tanh", "Tanh"), dynamic),
+        domain=MICROSOFT,
+    ),
 )
