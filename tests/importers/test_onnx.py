@@ -378,6 +378,54 @@ def test_a_quantised_recurrent_layer_rounds_what_it_multiplies_by_its_range(kind
     np.testing.assert_allclose(found["c"][0], c, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("op", "plain", "more", "options"),
+    [
+        ("QLinearAveragePool", "AveragePool", "", {"kernel_shape": [3, 3], "pads": [1, 1, 0, 0]}),
+        ("QLinearSoftmax", "Softmax", "", {"axis": 1, "opset": 13}),
+        ("QLinearWhere", "Where", "c", {}),
+    ],
+)
+def test_operators_of_quantised_operands_are_those_of_the_numbers_they_stand_for(
+    op: str, plain: str, more: str, options: dict[str, Any], rng
+) -> None:
+    x, w = (rng.integers(0, 256, (1, 2, 5, 6)).astype(np.uint8) for _ in range(2))
+    initial = {"s": F(0.04), "z": np.uint8(7), "t": F(0.006), "u": np.uint8(3)}
+    given = {"x": x, **({"c": rng.random((5, 1)) < 0.5, "w": w} if more else {})}
+    inputs = {name: (a.dtype, a.shape) for name, a in given.items()}
+    operands = "c x s z w s z t u" if more else "x s z t u"
+    ours = model([node(op, operands, "y", domain="com.microsoft", **options)], inputs, "y", initial)
+    nodes = [
+        node("DequantizeLinear", "x s z", "a"),
+        *([node("DequantizeLinear", "w s z", "b")] if more else []),
+        node(
+            plain,
+            "c a b" if more else "a",
+            "f",
+            **{k: v for k, v in options.items() if k != "opset"},
+        ),
+        node("QuantizeLinear", "f t u", "y"),
+    ]
+    want = expected(model(nodes, inputs, "y", initial, version=21), given)["y"]
+    apart = np.abs(run(ours, given)["y"].astype(int) - want)
+    assert apart.max() <= 1
+    assert np.mean(apart > 0) < 0.02, "half-way cases alone"
+
+
+def test_quantised_attention_is_that_of_the_numbers_it_stands_for(rng) -> None:
+    x, w = (rng.integers(0, 256, s).astype(np.uint8) for s in ((2, 5, 8), (8, 24)))
+    mask, bias = np.array([[1, 1, 1, 0, 0], [1] * 5], np.int32), rng.standard_normal(24).astype(F)
+    initial = {"w": w, "b": bias, "s": F(0.01), "z": np.uint8(120)}
+    options = {"domain": "com.microsoft", "num_heads": 2, "unidirectional": 1}
+    inputs = {"x": (np.uint8, x.shape), "m": (np.int32, mask.shape)}
+    ours = model([node("QAttention", "x w b s s m z z", "y", **options)], inputs, "y", initial)
+    real = {name: (a.astype(F) - 120) * F(0.01) for name, a in (("x", x), ("w", w))}
+    plain = node("Attention", "x w b m", "y", **options)
+    floats = model([plain], {**inputs, "x": (F, x.shape)}, "y", {"w": real["w"], "b": bias})
+    want = run(floats, {"x": real["x"], "m": mask})["y"]
+    np.testing.assert_allclose(run(ours, {"x": x, "m": mask})["y"], want, atol=1e-5)
+
+
 def test_operators_of_onnxruntime_are_compositions(rng) -> None:
     """SkipLayerNormalization with its sum, and Attention with a mask of lengths."""
     x, skip, gamma, beta = (rng.standard_normal(s).astype(F) for s in ((2, 3, 8), (2, 3, 8), 8, 8))

@@ -6,9 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from lumigen.dtype import i64
+from lumigen.dtype import f32, i32, i64
 from lumigen.frontend import Tensor, functional, functions
 from lumigen.importers.onnx.node import OnnxNode, Operator
+from lumigen.importers.onnx.operators.convolutions import centred
+from lumigen.importers.onnx.operators.quantised import scales
 from lumigen.importers.onnx.values import Known, ints
 
 MICROSOFT = "com.microsoft"
@@ -61,25 +63,37 @@ def _kept(n: OnnxNode, mask: Tensor, keys: Any) -> Tensor:
 
 
 def attention(n: OnnxNode) -> Any:
-    """Projections of one input, then attention; with a cache of keys and values before."""
-    x, weight = n.tensor(0), n.tensor(1)
+    if n.has(6):
+        raise n.unsupported("it has a length of the past", "Export it without.")
+    return of_projections(n, n.tensor(0) @ n.tensor(1), 3, 4, n.maybe(5))
+
+
+def quantised_attention(n: OnnxNode) -> Any:
+    """QAttention: the projections are an exact product of integers, in floats."""
+    x, weight = centred(n.tensor(0), n.zero_point(6, 0)), centred(n.tensor(1), n.zero_point(7, 1))
+    total = (x @ weight).to(i32).to(f32)
+    return of_projections(n, total * (scales(n, 3) * scales(n, 4)), 5, 8, None)
+
+
+def of_projections(n: OnnxNode, found: Tensor, mask: int, past: int, bias: Tensor | None) -> Any:
+    """Attention of queries, keys and values side by side, and their bias; with a cache of keys and values before.
+
+    `mask` and `past` are the places of operands.
+    """
     heads = int(n.attr("num_heads"))
-    found = x @ weight
     found = found + n.tensor(2) if n.has(2) else found
     sizes = n.attr("qkv_hidden_sizes", None) or [found.shape[-1] // 3] * 3
     q, k, v = (heads_of(part, heads) for part in found.split(list(sizes), -1))
-    if n.attr("do_rotary", 0) or n.has(6):
-        raise n.unsupported(
-            "it has rotary embeddings or a length of the past", "Export it without."
-        )
+    if n.attr("do_rotary", 0):
+        raise n.unsupported("it has rotary embeddings", "Export it without.")
     present = None
-    if n.has(4):
-        past = n.tensor(4)
-        k, v = functions.cat([past[0], k], 2), functions.cat([past[1], v], 2)
+    if n.has(past):
+        before = n.tensor(past)
+        k, v = functions.cat([before[0], k], 2), functions.cat([before[1], v], 2)
     if n.wants(1):
         present = functions.stack([k, v], 0)
-    keep = _kept(n, n.tensor(3), k.shape[2]) if n.has(3) else None
-    out = attended(n, q, k, v, keep, n.maybe(5), causal=bool(n.attr("unidirectional", 0)))
+    keep = _kept(n, n.tensor(mask), k.shape[2]) if n.has(mask) else None
+    out = attended(n, q, k, v, keep, bias, causal=bool(n.attr("unidirectional", 0)))
     return joined(out) if present is None else (joined(out), present)
 
 
@@ -217,6 +231,7 @@ def rotary(n: OnnxNode) -> Tensor:
 
 ROWS = (
     Operator("Attention", attention, domain=MICROSOFT),
+    Operator("QAttention", quantised_attention, domain=MICROSOFT),
     Operator("MultiHeadAttention", multi_head, domain=MICROSOFT),
     Operator("GroupQueryAttention", grouped, domain=MICROSOFT),
     Operator("RotaryEmbedding", rotary, domain=MICROSOFT),

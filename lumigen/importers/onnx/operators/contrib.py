@@ -8,7 +8,7 @@ from typing import Any
 from lumigen.dtype import f32, i32, i64
 from lumigen.frontend import Tensor, functional, functions
 from lumigen.importers.onnx.node import Function, OnnxNode, Operator
-from lumigen.importers.onnx.operators import convolutions, norms, products, quantised
+from lumigen.importers.onnx.operators import convolutions, norms, pools, products, quantised
 from lumigen.importers.onnx.operators.attention import MICROSOFT
 from lumigen.importers.onnx.operators.quantised import requantised
 from lumigen.importers.onnx.operators.recurrent import ACTIVATIONS
@@ -216,6 +216,24 @@ def _mean_of_channels(n: OnnxNode, x: Tensor) -> Tensor:
     return x.mean(tuple(range(2, x.ndim)), keepdim=True)
 
 
+def _averaged(n: OnnxNode, x: Tensor) -> Tensor:
+    if n.attr("channels_last", 0):
+        raise n.unsupported("its channels are last", "Export it with channels first.")
+    return pools.averaged(n, x)
+
+
+def _softmax(n: OnnxNode, x: Tensor) -> Tensor:
+    """Along an axis; before operator set 13 over all axes from it on."""
+    axis = int(n.attr("axis", -1)) % x.ndim
+    if n.attr("opset", 13) >= 13:
+        return x.softmax(axis)
+    return x.flatten(axis).softmax(-1).reshape(*x.shape)
+
+
+def qlinear_where(n: OnnxNode) -> Tensor:
+    return rounded(n, functions.where(n.tensor(0), real(n, 1), real(n, 4)), 7, 1)
+
+
 def qlinear_concat(n: OnnxNode) -> Tensor:
     """Parts in scales of their own, joined in one."""
     parts = [real(n, i) for i in range(2, len(n.inputs), 3)]
@@ -270,6 +288,9 @@ _FUNCTIONS: dict[str, Function] = {
     "QLinearSigmoid": qlinear_unary(lambda n, x: x.sigmoid()),
     "QLinearLeakyRelu": qlinear_unary(lambda n, x: _LEAKY(x, n.attr("alpha", 0.01), 0)),
     "QLinearGlobalAveragePool": qlinear_unary(_mean_of_channels),
+    "QLinearAveragePool": qlinear_unary(_averaged),
+    "QLinearSoftmax": qlinear_unary(_softmax),
+    "QLinearWhere": qlinear_where,
     "QLinearConcat": qlinear_concat,
     "QGemm": qgemm,
 }

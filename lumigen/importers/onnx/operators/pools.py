@@ -37,8 +37,11 @@ def max_pool(n: OnnxNode) -> Any:
 
 
 def average_pool(n: OnnxNode) -> Tensor:
+    return averaged(n, n.tensor(0))
+
+
+def averaged(n: OnnxNode, x: Tensor) -> Tensor:
     """Sums by how many elements a window sees; of the padding only if `count_include_pad`."""
-    x = n.tensor(0)
     w = windows_of(n, x, tuple(n.attr("kernel_shape")))
     total = w.of(x, 0).sum(w.inner)
     if not w.is_padded:
