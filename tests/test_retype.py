@@ -25,6 +25,7 @@ from lumigen import fast_lane
 from lumigen import functional as F
 from lumigen.dtype import DType, bf16, f16, f32, i64
 from lumigen.fast_lane import FastLane
+from lumigen.frontend import Traced
 from lumigen.frontend.nn import Parameter
 from lumigen.frontend.spec import Spec, spec
 from lumigen.graph import Graph, tensor_of
@@ -34,6 +35,8 @@ from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.lower.retype import retype
 from lumigen.ops import Op
+from lumigen.pipeline import lower_model
+from lumigen.target import parse_target
 from lumigen.targets.cpu.device import CPU
 from lumigen.tile import Mma
 from lumigen.verify.graph import verify
@@ -523,6 +526,19 @@ def test_an_output_that_is_cast_to_f32_stays_f32(dtype: DType) -> None:
     x = torch.tensor(inputs["x"].astype("f8"))
     agree(found["sum"], x.logsumexp(-1).numpy(), 1e-6)
     np.testing.assert_array_equal(found["moved"], (x * 2).T.reshape(40, 1, -1).numpy())
+
+
+@HALVES
+@pytest.mark.parametrize("target", ["cuda:sm_80", "metal"])
+def test_what_memory_has_in_f32_is_multiplied_so(dtype: DType, target: str) -> None:
+    """A GPU multiplies 16 bits faster, but f16 has no number above 65504."""
+    graph = traced(lambda x, y: x.float() @ y, x=spec(N, 32, dtype=dtype), y=spec(32, 48))
+    x = np.random.default_rng(5).normal(size=(7, 32)).astype(dtype.numpy)
+    y = np.random.default_rng(6).normal(size=(32, 48)).astype("f4") * np.float32(1e6)
+    whole = Traced("entry", "0", (("entry", graph),), ())
+    model = lower_model(whole, {}, target=parse_target(target)).lowered
+    found = run_entry(model, {"x": x, "y": y}, {})["out"]
+    agree(found, x.astype("f8") @ y.astype("f8"), 1e-6)
 
 
 def test_a_cast_to_the_same_type_costs_nothing() -> None:

@@ -320,14 +320,14 @@ def _threads(sizes: Schedule, warp: int) -> int:
 def multiplied_in(rows: Expr, columns: Expr) -> DType:
     """The type that a matrix instruction takes: 16 bits that memory has of an operand, or it is rounded to; else f32.
 
-    f32 too where the other is in the other 16 bits, or a weight that stayed in f32: it would lose range, or digits.
+    f32 too where memory has the other in the other 16 bits or in f32: it would lose range, or digits.
     Zeros where conditions fail are of any type.
     """
     factors = [unmasked_factor(e)[0] for e in (rows, columns)]
     sources = [e.source for e in factors if isinstance(e, Read)]
     rounded = (rounded_to(e) for e in factors)
     halves = {b.dtype for b in sources if b.dtype.bits == 16} | {d for d in rounded if d}
-    exact = any(b.dtype is f32 and b.role is Role.WEIGHT for b in sources)
+    exact = any(b.dtype is f32 for b in sources)
     return halves.pop() if len(halves) == 1 and not exact else f32
 
 
