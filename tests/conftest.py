@@ -46,7 +46,8 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 def pytest_report_header(config: pytest.Config) -> str | None:
     if not is_sampled(config):
         return None
-    return f"slow cases: one in {SHARE} of each test, others with each commit (LUMIGEN_ALL=1: all)"
+    part = f"one in {SHARE} of each test with several, half of the others"
+    return f"slow cases: {part}, drawn by the commit (LUMIGEN_ALL=1: all)"
 
 
 def is_sampled(config: pytest.Config) -> bool:

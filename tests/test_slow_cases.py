@@ -1,4 +1,4 @@
-"""Which slow cases a run of all tests takes: a part of each test, drawn by the commit."""
+"""Which slow cases a run of all tests takes: a part of each test and of each file, drawn by the commit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import slow_cases
-from slow_cases import LEAST, SHARE, draw_slow_cases
+from slow_cases import SHARE, draw_slow_cases
 
 
 class Case:
@@ -42,7 +42,8 @@ def drawn(items: list[Case]) -> tuple[list[Case], list[Case]]:
 
 @pytest.fixture
 def items() -> list[Case]:
-    counts = {"many": 10 * SHARE, "few": LEAST + 1, "least": LEAST, "one": 1}
+    alone = {f"alone {number}": 1 for number in range(7)}
+    counts = {"many": 10 * SHARE, "more": SHARE + 1, "two": 2} | alone
     slow = [Case(test, number, True) for test, count in counts.items() for number in range(count)]
     return [Case("quick", number, False) for number in range(20)] + slow
 
@@ -51,8 +52,8 @@ def test_a_part_of_each_test_stays(items: list[Case]) -> None:
     left, gone = drawn(items)
     assert [item for item in items if item in left] == left  # the order stays
     assert len(left) + len(gone) == len(items)
-    stay = Counter(item.nodeid.partition("[")[0].partition("::")[2] for item in left)
-    assert stay == {"quick": 20, "many": 10, "few": LEAST, "least": LEAST, "one": 1}
+    stay = Counter(item.nodeid.partition("[")[0].partition("::")[2].split()[0] for item in left)
+    assert stay == {"quick": 20, "many": 10, "more": 2, "two": 1, "alone": 4}
 
 
 def test_each_case_comes_with_some_commit(

@@ -142,7 +142,7 @@ class Shipped:
 
 @pytest.fixture(scope="session")
 def bare(place: Path) -> dict[str, str]:
-    """An environment whose PATH holds a compiler, CMake and Ninja, and no Python."""
+    """An environment whose PATH holds a compiler, CMake and Ninja, and no Python; with a compiler's cache if there is one."""
     folder = place / "bin"
     with locked(place):
         folder.mkdir(exist_ok=True)
@@ -156,7 +156,8 @@ def bare(place: Path) -> dict[str, str]:
                 pytest.skip(f"there is no {name}")
             if not (folder / name).exists():
                 (folder / name).symlink_to(path)
-    environment = {"PATH": str(folder), "LANG": "C.UTF-8", "CMAKE_GENERATOR": "Ninja"}
+    cache = {n: x for n, x in os.environ.items() if n.startswith("CCACHE_") or "_LAUNCHER" in n}
+    environment = {"PATH": str(folder), "LANG": "C.UTF-8", "CMAKE_GENERATOR": "Ninja", **cache}
     look = "command -v python || command -v python3 || echo none"
     assert run("sh", "-c", look, env=environment).strip() == "none"
     return environment
