@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -228,6 +230,39 @@ def test_trees_may_ask_for_members_of_sets() -> None:
     same("TreeEnsemble", x, version=5, **given, **tensors)
 
 
+@pytest.mark.parametrize(
+    "labels", [{"classlabels_int64s": [7, 2]}, {"classlabels_strings": ["b", "a"]}]
+)
+def test_maps_of_rows_are_the_tensor_that_they_are_made_of(
+    labels: dict[str, Any], monkeypatch
+) -> None:
+    """A classifier as skl2onnx writes it; its original gives maps."""
+    nodes = [
+        node("Softmax", "x", "p"),
+        node("ZipMap", "p", "y", domain="ai.onnx.ml", **labels),
+    ]
+    proto = model(nodes, {"x": (F, ["n", 2])})
+    x = np.array([[1, 2], [3, -1]], F)
+    keys = next(iter(labels.values()))
+
+    class InferenceSession:
+        """Gives maps in the order of their keys, as onnxruntime does; the evaluator of onnx has no maps."""
+
+        def __init__(self, *_: object, **__: object) -> None: ...
+
+        def run(self, _: None, given: Any) -> list[Any]:
+            e = np.exp(given["x"])
+            rows = e / e.sum(-1, keepdims=True)
+            return [[dict(sorted(zip(keys, row, strict=True))) for row in rows]]
+
+    runtime = mock.MagicMock(InferenceSession=InferenceSession, __spec__=mock.MagicMock())
+    monkeypatch.setitem(sys.modules, "onnxruntime", runtime)
+    rows = lg.check(lg.from_onnx(proto, {"n": (1, 4)})).rows
+    assert all(row.difference < 1e-6 < row.greatest for row in rows)
+    both = np.exp(x) / np.exp(x).sum(-1, keepdims=True)
+    np.testing.assert_allclose(run(proto, {"x": x}, {"n": (1, 4)})["y"], both, rtol=1e-6)
+
+
 def test_what_is_no_arithmetic_is_refused(rng: np.random.Generator) -> None:
     x = GIVEN
     for op, given, text in (
@@ -237,7 +272,7 @@ def test_what_is_no_arithmetic_is_refused(rng: np.random.Generator) -> None:
             "strings",
         ),
         ("SVMClassifier", {"coefficients": [1.0]}, "vote for classes"),
-        ("ZipMap", {"classlabels_int64s": [0]}, "maps"),
+        ("ZipMap", {"classlabels_int64s": [0]}, "1 labels"),
     ):
         with pytest.raises(errors.UnsupportedNode, match=text):
             lg.from_onnx(one(op, x, **given), dims={"n": 3})

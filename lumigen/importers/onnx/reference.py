@@ -49,6 +49,7 @@ def original_of(imported: Any) -> Original:
             raise
 
     infos = {i.name: i for i in imported.proto.graph.input}
+    labels = dict(_labels(imported.proto.graph))
 
     def run(arrays: Mapping[str, Array]) -> dict[str, Array]:
         given: dict[str, Any] = {name: _plain(v) for name, v in imported.known.items()}
@@ -56,9 +57,26 @@ def original_of(imported: Any) -> Original:
             kind = numpy_type(tensor_type(infos[onnx], imported.file).elem_type)
             given[onnx] = arrays[name].astype(kind)
         pairs = zip(imported.outputs, outputs(given), strict=True)
-        return dict(part for (_, name), value in pairs for part in _parts(name, value))
+        found = [(name, _columns(value, labels.get(onnx))) for (onnx, name), value in pairs]
+        return dict(part for name, value in found for part in _parts(name, value))
 
     return run
+
+
+def _labels(graph: Any) -> Iterator[tuple[str, list[Any]]]:
+    """The keys of outputs that are maps, by the outputs' names."""
+    for node in graph.node:
+        if node.op_type == "ZipMap":
+            for a in node.attribute:
+                yield node.output[0], [*a.ints, *(s.decode() for s in a.strings)]
+
+
+def _columns(value: Any, labels: list[Any] | None) -> Any:
+    """Maps, one for each row, as a tensor with a column for each label."""
+    if labels is None or not isinstance(value, list):
+        return value
+    rows = cast("list[Mapping[Any, float]]", value)
+    return np.array([[row[label] for label in labels] for row in rows], np.float32)
 
 
 def _session(model: str | bytes) -> Run:

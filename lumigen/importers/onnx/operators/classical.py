@@ -240,6 +240,16 @@ def one_hot(n: OnnxNode) -> Tensor:
     return (x.to(i64).unsqueeze(-1) == table(n, np.asarray(cats), "categories")).to(f32)
 
 
+def zip_map(n: OnnxNode) -> Tensor:
+    """What the maps of its rows are made of: a column for each label, in their order."""
+    x = n.tensor(0)
+    count = max(len(n.attr(name, [])) for name in ("classlabels_int64s", "classlabels_strings"))
+    if x.shape[-1] != count:
+        why = f"it has {count} labels, and its operand is {list(x.shape)}"
+        raise n.unsupported(why, "Export it again.")
+    return x
+
+
 _FUNCTIONS = {
     "LinearRegressor": linear_regressor,
     "LinearClassifier": linear_classifier,
@@ -252,5 +262,6 @@ _FUNCTIONS = {
     "FeatureVectorizer": feature_vectorizer,
     "LabelEncoder": label_encoder,
     "OneHotEncoder": one_hot,
+    "ZipMap": zip_map,
 }
 ROWS = tuple(Operator(name, f, domain=DOMAIN) for name, f in _FUNCTIONS.items())

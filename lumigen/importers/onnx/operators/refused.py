@@ -13,7 +13,7 @@ _TEXTS = (
     "Do it before the model, and pass numbers.",
 )
 _TRAINING = ("it trains, and models are compiled for inference", "Export the model in eval mode.")
-_MAPS = ("it makes maps of strings", "Take what goes into it as the output.")
+_MAPS = ("its operand is a map", "Make a tensor of it before the model.")
 _VOTES = ("support vectors vote for classes, and probabilities are iterated", "Export a regressor.")
 
 REASONS = {
@@ -32,7 +32,7 @@ OF_DOMAINS = {
         ("Adagrad", "Adam", "Gradient", "Momentum"), _TRAINING
     ),
     "ai.onnx.ml": {
-        **dict.fromkeys(("ZipMap", "DictVectorizer", "CastMap"), _MAPS),
+        **dict.fromkeys(("DictVectorizer", "CastMap"), _MAPS),
         "CategoryMapper": _TEXTS,
         "SVMClassifier": _VOTES,
     },
