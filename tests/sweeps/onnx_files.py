@@ -54,10 +54,16 @@ class File:
     sizes: Sequence[Mapping[str, int]] = ({},)
     least: int = 0  # of integers
     most: int = 2
+    of: str = ""  # which of the models in the file
+
+    @property
+    def title(self) -> str:
+        return " at ".join(filter(None, (self.name, self.of)))
 
 
 BATCH = lg.Dim("batch", 1, 8)
 RATE = {"sr": np.array(16000)}
+HALF_RATE = {"sr": np.array(8000)}
 VOICE = {"batch": (1, 8), "sequence": 576}
 BATCHES = ({"batch": 1}, {"batch": 3})
 FILES = (
@@ -68,9 +74,25 @@ FILES = (
         RATE,
         BATCHES,
     ),
+    File(
+        "silero-vad",
+        "silero_vad.onnx",
+        {"input_0": BATCH, "input_1": 288, "state_1": BATCH},
+        HALF_RATE,
+        BATCHES,
+        of="8 kHz",
+    ),
     File("silero-vad", "silero_vad_half.onnx", VOICE, {}, BATCHES),
     File("silero-vad", "silero_vad_16k_op15.onnx", VOICE, RATE, BATCHES),
     File("silero-vad", "silero_vad_op18_ifless.onnx", VOICE, RATE, BATCHES),
+    File(
+        "silero-vad",
+        "silero_vad_op18_ifless.onnx",
+        {**VOICE, "sequence": 288},
+        HALF_RATE,
+        BATCHES,
+        of="8 kHz",
+    ),
     File("silero-vad", "silero_vad_openvino_16k.onnx"),
     File(
         "silero-vad",
@@ -225,7 +247,7 @@ def page(found: Sequence[Found], *, interpret: bool) -> str:
     rows = [
         (
             f.file.package,
-            f.file.name,
+            f.file.title,
             f.how,
             f"{f.difference:.2g}" if f.how in ("passed", "wrong") else "",
             f"{f.seconds[0]:.1f}",
@@ -260,13 +282,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as into:
         paths = fetched(args.folder, PACKAGES, Path(into))
         for file in FILES:
-            if args.names and file.name not in args.names:
+            if args.names and not {file.name, file.title} & set(args.names):
                 continue
             f = judged(file, paths[file.package, file.name], interpret=args.interpret)
             print(
                 f.how,
                 file.package,
-                file.name,
+                file.title,
                 f"{f.difference:.2g}",
                 *map(int, f.seconds),
                 f.why,
