@@ -1,7 +1,8 @@
 """intrinsics: what several primitives say and every target has a word for, with its meaning in numpy.
 
-A comparison with NaN or infinity, a maximum and the like are spelled in primitives, and named again when a kernel
-is made (`lower/named.py`), so that its text says `is_nan(x)` and `a == b`.
+A comparison with NaN or infinity, a maximum, a power and the like are spelled in primitives, and named again when a
+kernel is made (`lower/named.py`), so that its text says `is_nan(x)` and `a == b`. What has a name is computed as one:
+two powers of one base do not share a rounded logarithm.
 """
 
 from __future__ import annotations
@@ -44,6 +45,11 @@ def _whole_remainder(a: Array, size: Array) -> Array:
     return out
 
 
+def _power(a: Array, b: Array) -> Array:
+    out: Array = np.exp2(np.log2(a) * b)
+    return out
+
+
 # The name is that of the function in the headers of every target, for scalars and for lanes.
 INTRINSICS: dict[str, Function] = {
     "eq": Function(np.equal, "=="),
@@ -61,4 +67,5 @@ INTRINSICS: dict[str, Function] = {
     "floor": Function(np.floor),
     "whole_quotient": Function(_whole_quotient),
     "whole_remainder": Function(_whole_remainder),
+    "power": Function(_power),
 }

@@ -41,6 +41,8 @@ CASES: dict[str, tuple[Callable[..., lg.Tensor], set[str]]] = {
     "or": (lambda x, y: (x < y) | (x < -1) | y.isnan(), {"mask_or", "is_nan"}),
     "and": (lambda x, y: (x <= y) & (y <= 1) & ~(x == y), {"le", "ne"}),
     "not at most": (lambda x, y: ~(x <= y), {"le"}),
+    "power": (lambda x, y: (x.log2() * y).exp2(), {"power"}),
+    "powers of one base": (lambda x, y: (x.log2() * y).exp2() + (x.log2() * 3).exp2(), {"power"}),
     "a maximum's sum": (lambda x, y: lg.maximum(x, y).sum(0), {"max_nan"}),
 }  # fmt: skip
 

@@ -42,7 +42,7 @@ def arithmetic(e: Prim, render: Callable[[Expr], Text], may_fuse: bool) -> Text:
 
 
 def unrounded(e: Prim, render: Callable[[Expr], str], *, lanes: bool = False) -> Text | None:
-    """exp2 of a product and sin of a sum that are not rounded: exp, the power of a scale or of a logarithm, cos.
+    """exp2 of a product and sin of a sum that are not rounded: exp, the power of a scale, cos.
 
     None of anything else.
     """
@@ -54,9 +54,6 @@ def unrounded(e: Prim, render: Callable[[Expr], str], *, lanes: bool = False) ->
     if e.op is not Op.EXP2 or not isinstance(exponent, Prim) or exponent.op is not Op.MUL:
         return None
     for x, y in (exponent.args, exponent.args[::-1]):
-        if isinstance(x, Prim) and x.op is Op.LOG2:
-            name = "double_power" if e.dtype is f64 and not lanes else "power"
-            return Text(f"{name}({render(x.args[0])}, {render(y)})")
         if isinstance(y, Const) and e.dtype is not f64:
             rest = y.value - float(np.float32(y.value))
             if y.value == math.log2(math.e):

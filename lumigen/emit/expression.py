@@ -313,7 +313,8 @@ class Renderer:
         operator = INTRINSICS[e.name].operator
         if operator:
             return Text(f"{args[0].within(SUM)} {operator} {args[1].within(SUM)}", LOOSE)
-        return Text(f"{e.name}({', '.join(a.code for a in args)})")
+        name = "double_power" if e.name == "power" and e.dtype is f64 else e.name
+        return Text(f"{name}({', '.join(a.code for a in args)})")
 
     def _cast(self, e: Prim, text: Text) -> Text:
         if e.dtype is boolean:

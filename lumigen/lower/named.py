@@ -52,7 +52,17 @@ def named(e: Expr) -> Expr:
     if isinstance(e, Prim) and e.op is Op.CONTIGUOUS and e.dtype is f32:
         return _from_integer(e)
     denied = _denied(e)
-    return _magnitude(e) or e if denied is None else _denial(denied)
+    return _magnitude(e) or _power(e) or e if denied is None else _denial(denied)
+
+
+def _power(e: Expr) -> Expr | None:
+    """`2^(log2(x) * y)` by one function: a logarithm that is rounded and shared with another power costs digits."""
+    exponent = e.args[0] if isinstance(e, Prim) and e.op is Op.EXP2 else None
+    if isinstance(exponent, Prim) and exponent.op is Op.MUL:
+        for x, y in (exponent.args, exponent.args[::-1]):
+            if isinstance(x, Prim) and x.op is Op.LOG2:
+                return intrinsic("power", (*x.args, y), e.dtype)
+    return None
 
 
 def _truth(name: str, *args: Expr) -> Expr:

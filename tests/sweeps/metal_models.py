@@ -159,8 +159,7 @@ are from the interpreter's results in float64, from PyTorch's or from those of k
 greatest one (of YOLOv8, less than what), and whether greedy texts are those of kernels for the CPU. Those called whole
 are as large as they are published, and MiniLM and stories260K have their weights; the others are small. All other
 weights are random. Images, sounds and texts are short.
-`python tests/sweeps/metal_models.py --write docs/metal_models.md` makes this page; this one is of {date} and has what
-`--only` named.
+`python tests/sweeps/metal_models.py --write docs/metal_models.md` makes this page; this one is of {date}{part}.
 
 | model | agrees | how far apart, or how many tokens with the prompt |
 | --- | --- | --- |
@@ -186,7 +185,8 @@ def main() -> int:
     with ThreadPoolExecutor(options.jobs) as pool:
         found = list(pool.map(lambda n: attempt_or_read(n, options.seed, options.kept), names))
     if options.write:
-        text = HEAD.format(seed=options.seed, date=datetime.now(UTC).date())
+        part = " and has what `--only` named" if options.only else ""
+        text = HEAD.format(seed=options.seed, date=datetime.now(UTC).date(), part=part)
         for name, (agrees, said) in zip(names, found, strict=True):
             text += f"| {name} | {'yes' if agrees else 'no'} | {said} |\n"
         options.write.write_text(text, encoding="utf-8")
