@@ -67,7 +67,7 @@ ROWS |= {
         f"x ** {e}": (lambda x, e=e: x**e, lambda x, e=e: x**e, (5, 5))
         for e in (7, 8, 10, 31, -31, 127, 1000)
     },
-    "two powers": (lambda x: x**20.5 + x**19.5, lambda x: x**20.5 + x**19.5, (2.5, 3)),
+    "x ** 20.5 + x ** 19.5": (lambda x: x**20.5 + x**19.5, lambda x: x**20.5 + x**19.5, (2.5, 3)),
     **{f"{b} ** x": (lambda x, b=b: b**x, lambda x, b=b: b**x, (1.2, 2)) for b in (10, 2.5, 1.001)},
 }
 

@@ -224,7 +224,7 @@ NESTS: Mapping[str, Nest] = {
     "maps of the same": Nest(
         lambda x, y: {"a": (x + y).exp(), "b": (x + y).sin() * 2, "c": (x * y).tanh()},
         {"x": (N, WIDE), "y": (N, WIDE)},
-        (3, 1),
+        (1, 1),
     ),
 }
 

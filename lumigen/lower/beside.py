@@ -18,6 +18,7 @@ from lumigen.lower.contract import (
     flatten,
 )
 from lumigen.lower.implicit import has_windows
+from lumigen.lower.join import read_the_same
 from lumigen.lower.pipeline import multiplied_in
 from lumigen.lower.scan import is_scan
 from lumigen.lower.simt import team_of
@@ -83,8 +84,8 @@ def find_loops_beside(
 ) -> tuple[tuple[KernelPlan, Schedule], ...] | None:
     """The vector loops of each store, for blocks of threads that all share their rows alike, if none waits for another.
 
-    Not if a store has another's value on its way, which one loop computes once, nor a reduction that runs in parts, nor
-    a product that has tiles.
+    Not if a store has another's value on its way, or reads the same elements, which one loop does once, nor a reduction
+    that runs in parts, nor a product that has tiles.
     """
     if not _are_apart(region) or any(_shares(a, b) for a, b in permutations(region.stores, 2)):
         return None
@@ -138,7 +139,7 @@ def _are_apart(region: Region) -> bool:
 
 
 def _shares(a: Store, b: Store) -> bool:
-    return a.axes == b.axes and a.value in walk([b.value])
+    return a.axes == b.axes and (a.value in walk([b.value]) or read_the_same(a, b))
 
 
 def plan_beside(

@@ -5,7 +5,8 @@ over the same axes, both are one region of vector loops, which stores the inner 
 builders have parts of a value in registers, where no second store could read it; but the states of a fold are complete
 when it ends. So a region is also joined to one with a reduction in common, if one fold computes both: what a softmax
 weights, and the logarithm of the sum that it divides by. And vector loops that reduce rows are joined to those that
-reduce what is made of the results of the same rows: a task has both, and reads its row once.
+reduce what is made of the results of the same rows: a task has both, and reads its row once. So are maps of the same
+elements: each is read once for all of them.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ from lumigen.region import (
 )
 
 Asked = Callable[[Region], bool]
+
+MOST = 4  # stores of maps that read the same: each has registers of its own
 
 
 @dataclass(frozen=True)
@@ -159,6 +162,48 @@ def _partners(
             folded = fold_together((earlier.region, made.region))
             if folded is not None and runs_whole(folded):
                 yield i, folded
+    if in_loops(made.region) and _is_map(made):
+        yield from _maps_of_the_same(out, made, in_loops)
+
+
+def _maps_of_the_same(
+    out: list[Whole], made: Whole, in_loops: Asked
+) -> Iterator[tuple[int, Region]]:
+    """The maps that read an element at each of its points that it reads as well, without a product in between.
+
+    What is made long before it is read takes memory meanwhile.
+    """
+    last = made.region.stores[-1]
+    for i in reversed(range(len(out))):
+        earlier = out[i]
+        if earlier.region.steps != made.region.steps or not in_loops(earlier.region):
+            return
+        first = earlier.region.stores[-1]
+        if not _is_map(earlier) or first.axes != last.axes:
+            continue
+        if len(earlier.region.stores) + len(made.region.stores) > MOST:
+            continue
+        alike = computed(first.dst.dtype) is computed(last.dst.dtype)
+        if alike and read_the_same(first, last):
+            yield i, as_one((earlier.region, made.region))
+
+
+def _is_map(w: Whole) -> bool:
+    return not (w.reduces or w.is_scan or w.region.native)
+
+
+def read_the_same(a: Store, b: Store) -> bool:
+    """Whether two stores over the same axes both read an element at each of their points."""
+    common = frozenset(walk([a.value])) & frozenset(walk([b.value]))
+    return any(_is_of_all(e, a.axes) for e in common)
+
+
+def _is_of_all(e: Expr, axes: Sequence[Axis]) -> bool:
+    """Whether an expression reads at places that vary with all of some axes."""
+    if not isinstance(e, Read):
+        return False
+    varies = frozenset[Axis]().union(*(i.axes for i in e.at))
+    return all(a in varies for a in axes if a.extent != 1)
 
 
 def _with_values(made: Whole, earlier: Whole) -> Whole | None:
