@@ -102,6 +102,58 @@ def test_features_and_linear_models(name: str) -> None:
     same(op, x, version=4 if op == "LabelEncoder" else 1, **attributes)
 
 
+@pytest.mark.parametrize("counts", [[2, 3], [2, 1, 3], [1, 2, 1, 2]])
+@pytest.mark.parametrize("is_probable", [False, True])
+def test_support_vectors_vote_for_classes(counts: list[int], *, is_probable: bool) -> None:
+    """As onnxruntime does; the reference evaluator couples probabilities otherwise."""
+    rng = np.random.default_rng(len(counts))
+    total, classes, labels = sum(counts), len(counts), [5, 2, 9, 7]
+    pairs = [(i, j) for i in range(classes) for j in range(i + 1, classes)]
+    x, vectors = (rng.standard_normal((n, 4)).astype(F) for n in (20, total))
+    weight = rng.normal(0, 2, (classes - 1, total)).astype(F)
+    rho, a, b = (rng.normal(0, 0.3, len(pairs)).astype(F) for _ in range(3))
+    given = {"prob_a": a.tolist(), "prob_b": b.tolist()} if is_probable else {}
+    proto = one(
+        "SVMClassifier",
+        x,
+        "label scores",
+        kernel_type="RBF",
+        kernel_params=[0.4, 0.0, 3.0],
+        vectors_per_class=counts,
+        support_vectors=vectors.reshape(-1).tolist(),
+        coefficients=weight.reshape(-1).tolist(),
+        rho=rho.tolist(),
+        classlabels_ints=labels[:classes],
+        **given,
+    )
+    found = run(proto, {"x": x}, {"n": (1, 64)})
+    near = np.exp(-0.4 * ((x[:, None] - vectors) ** 2).sum(-1))
+    of = np.repeat(np.arange(classes), counts)
+    scores = np.stack(
+        [
+            near[:, of == i] @ weight[j - 1, of == i] + near[:, of == j] @ weight[i, of == j] + r
+            for (i, j), r in zip(pairs, rho, strict=True)
+        ],
+        -1,
+    )
+    winners = np.where(scores > 0, *np.transpose(pairs)[..., None, :])
+    votes = (winners[..., None] == np.arange(classes)).sum(1)
+    np.testing.assert_array_equal(found["label"], np.take(labels, votes.argmax(-1)))
+    if not is_probable:
+        want = np.concatenate([-scores, scores], 1) if classes == 2 else scores
+        np.testing.assert_allclose(found["scores"], want, atol=1e-5)
+        return
+    first = 1 / (1 + np.exp(scores * a + b))
+    for p, shares in zip(found["scores"], first, strict=True):  # the least squares of the paper
+        rows = np.zeros((len(pairs), classes))
+        for row, (i, j), share in zip(rows, pairs, shares, strict=True):
+            row[i], row[j] = 1 - share, -share
+        system = np.block([[rows.T @ rows, np.ones((classes, 1))], [np.ones(classes), 0]])
+        exact = np.linalg.solve(system, np.eye(classes + 1)[-1])[:-1]
+        assert np.sum(p) == pytest.approx(1, abs=1e-5)
+        assert np.abs(p - exact).max() < 0.02
+
+
 def test_a_key_may_be_no_number() -> None:
     """Which the reference evaluator does not find, and onnxruntime does."""
     given = {"keys_floats": [1.0, np.nan], "values_int64s": [4, 8], "default_int64": 2}
@@ -271,7 +323,7 @@ def test_what_is_no_arithmetic_is_refused(rng: np.random.Generator) -> None:
             {"coefficients": [1.0] * 8, "classlabels_strings": ["a", "b"]},
             "strings",
         ),
-        ("SVMClassifier", {"coefficients": [1.0]}, "vote for classes"),
+        ("SVMClassifier", {"coefficients": [1.0]}, "no support vectors"),
         ("ZipMap", {"classlabels_int64s": [0]}, "1 labels"),
     ):
         with pytest.raises(errors.UnsupportedNode, match=text):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -115,32 +116,111 @@ def linear_classifier(n: OnnxNode) -> tuple[Tensor, Tensor]:
     return functions.where(above, label, 0).to(i64), found
 
 
-def svm_regressor(n: OnnxNode) -> Tensor:
-    """Weighted kernels with the support vectors, and an offset; of one class their sign."""
-    x, count = n.tensor(0).to(f32), int(n.attr("n_supports", 0))
-    kind = str(n.attr("kernel_type", "LINEAR")) if count else "LINEAR"
+def _kernels(n: OnnxNode, x: Tensor, vectors: Array, kind: str) -> Tensor:
+    """(batch, vectors): how near each row is to each vector."""
     gamma, shift, degree = n.attr("kernel_params", None) or [0.0, 0.0, 3.0]
-    coefficients = floats(n, "coefficients")
-    vectors = (floats(n, "support_vectors") if count else coefficients).reshape(max(count, 1), -1)
     known = table(n, vectors, "vectors")
     dot = x @ known.t()
     match kind:
         case "LINEAR":
-            values = dot
+            return dot
         case "POLY":
-            values = (dot * gamma + shift).pow(degree)
+            return (dot * gamma + shift).pow(degree)
         case "SIGMOID":
-            values = (dot * gamma + shift).tanh()
+            return (dot * gamma + shift).tanh()
         case "RBF":
             apart = x.unsqueeze(1) - known
-            values = (-gamma * (apart * apart).sum(-1)).exp()
+            return (-gamma * (apart * apart).sum(-1)).exp()
         case _:
             raise n.unsupported(f"its kernel_type is {kind!r}", "Export it with another kernel.")
+
+
+def svm_regressor(n: OnnxNode) -> Tensor:
+    """Weighted kernels with the support vectors, and an offset; of one class their sign."""
+    x, count = n.tensor(0).to(f32), int(n.attr("n_supports", 0))
+    kind = str(n.attr("kernel_type", "LINEAR")) if count else "LINEAR"
+    coefficients = floats(n, "coefficients")
+    vectors = (floats(n, "support_vectors") if count else coefficients).reshape(max(count, 1), -1)
+    values = _kernels(n, x, vectors, kind)
     total = values @ table(n, coefficients.reshape(-1, 1), "coefficients") if count else values
     out = total + float(floats(n, "rho", [0])[0])
     if n.attr("one_class", 0):
         out = functions.where(out > 0, 1.0, -1.0)
     return transformed(n, out, str(n.attr("post_transform", "NONE")))
+
+
+def svm_classifier(n: OnnxNode) -> tuple[Tensor, Tensor]:
+    """Labels by the votes of all pairs of classes; scores of the pairs, or probabilities of the classes."""
+    counts = list(n.attr("vectors_per_class", []))
+    classes, total = len(counts), sum(counts)
+    how = str(n.attr("post_transform", "NONE"))
+    if not total or classes < 2:
+        raise n.unsupported("it has no support vectors", "Export a linear classifier.")
+    pairs = list(combinations(range(classes), 2))
+    given = floats(n, "coefficients").reshape(classes - 1, total)
+    ends = np.cumsum(counts)
+    of_class = [slice(end - count, end) for end, count in zip(ends, counts, strict=True)]
+    weight = np.zeros((len(pairs), total), np.float32)
+    for row, (i, j) in zip(weight, pairs, strict=True):
+        row[of_class[i]] = given[j - 1, of_class[i]]
+        row[of_class[j]] = given[i, of_class[j]]
+    vectors = floats(n, "support_vectors").reshape(total, -1)
+    values = _kernels(n, n.tensor(0).to(f32), vectors, str(n.attr("kernel_type", "LINEAR")))
+    scores = values @ table(n, weight, "coefficients").t() + table(n, floats(n, "rho"), "rho")
+    one, other = np.eye(classes, dtype=np.float32)[np.transpose(pairs)]
+    wins = (scores > 0).to(f32)
+    votes = wins @ table(n, one - other, "votes") + table(n, other.sum(0), "against")
+    label = labelled(n, votes, "classlabels_ints")
+    if n.attr("prob_a", None):
+        return label, transformed(n, _probabilities(n, scores, pairs, classes), how)
+    if classes > 2:
+        return label, transformed(n, scores, how)
+    if how != "NONE":
+        raise n.unsupported(f"its post_transform is {how!r}", "Export it with NONE.")
+    return label, functions.cat([-scores, scores], 1)
+
+
+STEPS = 100  # at most, of the iteration below
+
+
+def _probabilities(
+    n: OnnxNode, scores: Tensor, pairs: list[tuple[int, int]], classes: int
+) -> Tensor:
+    """(batch, classes) from those of pairs, until the greatest error is below 0.005 / classes.
+
+    Wu, Lin and Weng, "Probability Estimates for Multi-class Classification by Pairwise Coupling" (2004), algorithm 2.
+    """
+    a, b = (table(n, floats(n, name), name) for name in ("prob_a", "prob_b"))
+    first = (1 - (scores * a + b).sigmoid()).clamp(1e-7, 1 - 1e-7)
+    zero = functions.zeros_like(first[:, 0])
+    r = [[zero] * classes for _ in range(classes)]
+    for k, (i, j) in enumerate(pairs):
+        r[i][j], r[j][i] = first[:, k], 1 - first[:, k]
+    q = [[-r[j][i] * r[i][j] for j in range(classes)] for i in range(classes)]
+    for i in range(classes):
+        of_others = functions.stack([r[j][i] for j in range(classes)], -1)
+        q[i][i] = (of_others * of_others).sum(-1)
+    matrix = functions.stack([functions.stack(row, -1) for row in q], -2)
+
+    def one(state: tuple[Tensor, ...], _: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], Tensor]:
+        (p,) = state
+        product = (matrix @ p.unsqueeze(-1)).squeeze(-1)
+        square = (p * product).sum(-1)
+        is_near = (product - square.unsqueeze(-1)).abs().amax(-1) < 0.005 / classes
+        after = p
+        for t in range(classes):
+            step = (square - product[:, t]) / q[t][t]
+            by = 1 + step
+            square = (square + step * (step * q[t][t] + 2 * product[:, t])) / (by * by)
+            product = (product + step.unsqueeze(-1) * matrix[:, t]) / by.unsqueeze(-1)
+            moved = table(n, np.eye(classes, dtype=np.float32)[t], f"unit_{t}")
+            after = (after + step.unsqueeze(-1) * moved) / by.unsqueeze(-1)
+        kept = functions.where(is_near.unsqueeze(-1), p, after)
+        return (kept,), zero
+
+    start = functions.full((first.shape[0], classes), 1 / classes, f32)
+    (found,), _ = functions.scan(one, (start,), (functions.arange(STEPS),))
+    return found
 
 
 # --- features ---------------------------------------------------------------------------------------
@@ -254,6 +334,7 @@ _FUNCTIONS = {
     "LinearRegressor": linear_regressor,
     "LinearClassifier": linear_classifier,
     "SVMRegressor": svm_regressor,
+    "SVMClassifier": svm_classifier,
     "Scaler": scaler,
     "Normalizer": normalizer,
     "Binarizer": binarizer,

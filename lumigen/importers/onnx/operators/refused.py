@@ -14,7 +14,6 @@ _TEXTS = (
 )
 _TRAINING = ("it trains, and models are compiled for inference", "Export the model in eval mode.")
 _MAPS = ("its operand is a map", "Make a tensor of it before the model.")
-_VOTES = ("support vectors vote for classes, and probabilities are iterated", "Export a regressor.")
 
 REASONS = {
     "NonMaxSuppression": (
@@ -34,7 +33,6 @@ OF_DOMAINS = {
     "ai.onnx.ml": {
         **dict.fromkeys(("DictVectorizer", "CastMap"), _MAPS),
         "CategoryMapper": _TEXTS,
-        "SVMClassifier": _VOTES,
     },
 }
 
