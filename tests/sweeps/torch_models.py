@@ -175,7 +175,8 @@ fsmt git glm4 glpn gpt_neox_japanese groupvit ibert imagegpt levit luke markuplm
 mgp-str mra mvp nllb-moe owlv2 pegasus_x plbart prophetnet pvt_v2 roberta-prelayernorm roc_bert
 sew sew-d splinter swiftformer swin2sr table-transformer tapas timesformer unispeech unispeech-sat
 videomae visual_bert vit_mae vit_msn vitdet vits vivit wav2vec2-bert wav2vec2-conformer xlm
-xlm-roberta-xl yoso
+xlm-roberta-xl yoso qwen3_moe gpt_oss dinov3_vit exaone4 olmo3 lfm2 granitemoe ernie4_5 cohere2 hgnet_v2
+chinese_clip
 """
 SMALL = {
     "vocab_size": 99,
