@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeVar
 
 from lumigen.dtype import DType, computed
 from lumigen.errors import SourceLocation
@@ -25,6 +26,7 @@ from lumigen.graph import (
     toposort,
 )
 from lumigen.index import Axis, Ix, ix
+from lumigen.lower.alike import Alike, form_of
 from lumigen.lower.factors import split_axes
 from lumigen.lower.guard import guard_reductions
 from lumigen.lower.measure import Sizes
@@ -67,6 +69,7 @@ from lumigen.region import (
 from lumigen.view import identity
 
 ROLES = {Op.INPUT: Role.INPUT, Op.WEIGHT: Role.WEIGHT, Op.STATE: Role.STATE}
+Answer = TypeVar("Answer")
 MONOIDS = {Op.SUM_REDUCE: Monoid.SUM, Op.MAX_REDUCE: Monoid.MAX}
 
 
@@ -99,6 +102,7 @@ class CutGraph:
     )  # whether products compute it as their rows, as far as a rule has asked
     places: dict[Node, Place] = field(default_factory=dict[Node, Place])
     sizes: Sizes = field(init=False)
+    alike: Alike = field(default_factory=Alike)
 
     def __post_init__(self) -> None:
         self.sizes = Sizes(self.cut)
@@ -367,6 +371,11 @@ class CutGraph:
         """The nodes that the root's region computes; the same if those of `stored` were cut as well."""
         return self._reached(root, stored, frozenset())
 
+    def is_inlined(self, n: Node) -> bool:
+        """Whether what reads a value computes it; constants and places are written where they are."""
+        is_read = n in self.given or n in self.cut or n.op in ROLES
+        return not is_read and n.op not in (Op.CONST, Op.IOTA)
+
     def inlined_by(self, n: Node) -> list[Node]:
         """Its operands that are computed wherever it is."""
         return [a.node for a in n.args if a.node not in self.cut and a.node.op not in SOURCES]
@@ -422,6 +431,19 @@ class CutGraph:
         native = n.attr.name if isinstance(n.attr, Kernel) else None
         store = Store(place.buffer, axes, at, value)
         return Region((store if native else split_axes(store),), self.lines(n), native)
+
+    def asked(self, question: Callable[[Region], Answer], n: Node) -> Answer:
+        """What is asked of a node's region, and of all that are alike: no answer goes by names."""
+        key, known = (question, form_of(self, n)), self.alike.answers
+        if key not in known:
+            known[key] = question(self.region(n))
+        return known[key]
+
+    def asked_as_shown(self, question: Callable[[Region], Answer], n: Node) -> list[Answer]:
+        """What is asked of each region of a root."""
+        if n in self.cut:
+            return [self.asked(question, n)]
+        return [question(region) for region in self.shown_regions(n)]
 
     def shown_regions(self, n: Node) -> list[Region]:
         """The regions of a root: what each output shows of it, or what is stored for others to read."""

@@ -74,7 +74,7 @@ def _found_mapped(g: CutGraph, skeletons: Skeletons, n: Node) -> bool:
     shown = {e.node for e in g.showing()}
     if any(a in shown or not set(inside).issuperset(g.users[a]) for a in of_rows):
         return False  # some of it is wanted elsewhere
-    return all(skeletons.computes(g.region(p)) for p in products)
+    return all(g.asked(skeletons.computes, p) for p in products)
 
 
 def _is_unpacked_by(g: CutGraph, skeletons: Skeletons, n: Node, products: Iterable[Node]) -> bool:
@@ -120,7 +120,7 @@ def _found_together(
     g: CutGraph, skeletons: Skeletons, roots: tuple[Node, ...]
 ) -> tuple[Node, ...] | None:
     nested = [n for n in roots if has_nested_reduction(g.inlined(n)[1])]
-    for main in (n for n in nested if skeletons.runs_whole(g.region(n))):
+    for main in (n for n in nested if g.asked(skeletons.runs_whole, n)):
         parts = [_part_of(g, skeletons, main, n) for n in roots if n is not main]
         found = [*(n for n in parts if n is not None), main]
         if len(found) < len(roots):
@@ -167,9 +167,9 @@ def have_one_tile(g: CutGraph, skeletons: Skeletons, root: Node, beside: list[No
     count = len(list(contractions_beside(value, one_row=skeletons.one_row)))
     if count * volume(free_axes(value)) > sum(volume_of(n.shape) for n in beside):
         return False
-    columns = (skeletons.columns(g.region(n)) for n in beside)
+    columns = (g.asked(skeletons.columns, n) for n in beside)
     least = min(skeletons.storing.few_columns, *columns)
-    return all(0 < skeletons.columns(r) >= least for r in g.shown_regions(root))
+    return all(0 < found >= least for found in g.asked_as_shown(skeletons.columns, root))
 
 
 def reduces(g: CutGraph, n: Node) -> bool:
@@ -275,7 +275,7 @@ def last_whole(g: CutGraph, skeletons: Skeletons, root: Node, inside: list[Node]
     """
     for n in reversed(inside):
         nested = has_nested_contraction(g.inlined(n)[1], one_row=skeletons.one_row)
-        if not nested or n in g.cut or not skeletons.runs_whole(g.region(n)):
+        if not nested or n in g.cut or not g.asked(skeletons.runs_whole, n):
             continue
         left = set(g.inside(root, n)) & set(g.inside(n)) - {n}
         if not any(is_product(g, skeletons, x) for x in left if x.op is Op.SUM_REDUCE):
@@ -285,7 +285,7 @@ def last_whole(g: CutGraph, skeletons: Skeletons, root: Node, inside: list[Node]
 
 def shown_whole(g: CutGraph, skeletons: Skeletons, n: Node) -> bool:
     """Whether a skeleton runs the node's region as each output shows it."""
-    return all(map(skeletons.runs_whole, g.shown_regions(n)))
+    return all(g.asked_as_shown(skeletons.runs_whole, n))
 
 
 def with_own_map(g: CutGraph, n: Node) -> Node:

@@ -59,7 +59,7 @@ from lumigen.lower.skeletons import Skeletons, becomes_states, is_only_folded, i
 from lumigen.lower.turned import find_turned
 from lumigen.machine import Storing
 from lumigen.ops import SOURCES, TRANSCENDENTALS, Op
-from lumigen.region import Expr, Read, Reduce, children, free_axes, walk
+from lumigen.region import Expr, Read, Reduce, Region, children, free_axes, walk
 
 FirstRule = Callable[[CutGraph], Iterable[Node]]
 Rule = Callable[[CutGraph, Skeletons], Iterable[Node]]
@@ -194,7 +194,7 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
         if wanted and varying and not expands:
             expands = becomes_states(g, skeletons, node, value, bound)
         if not storing.rows and not contracts and is_folded(value, size, axes, storing):
-            whole = skeletons.runs_whole(g.region(n))
+            whole = g.asked(skeletons.runs_whole, n)
             expands |= whole and is_only_folded(g, skeletons, node, axes)
         if wanted and not expands:
             bounded = is_bounded_by_data(value, bound, one_row=skeletons.one_row)
@@ -260,7 +260,7 @@ def shared_reductions(g: CutGraph, skeletons: Skeletons) -> list[Node]:
             found = tuple(n for n in reductions if n not in again)
         out.update(dict.fromkeys(found))
     if not out:
-        whole = {r: skeletons.runs_whole(g.region(r)) for roots in again.values() for r in roots}
+        whole = {r: g.asked(skeletons.runs_whole, r) for roots in again.values() for r in roots}
         out = {n: None for n, roots in again.items() if not all(whole[r] for r in roots)}
     kept = {with_own_map(g, n) if is_product(g, skeletons, n) else n for n in out}
     return [n for n in g.order if n in kept]
@@ -323,7 +323,7 @@ def whole_numbers_beside_contractions(g: CutGraph, skeletons: Skeletons) -> list
         whole = [n for n in inner if not n.dtype.is_float and n is not root]
         whole = [n for n in whole if not _has_kernel(g, skeletons, n)]
         contracts = any(n.op is Op.SUM_REDUCE and is_product(g, skeletons, n) for n in inner)
-        if whole and contracts and not skeletons.runs_whole(g.region(root)):
+        if whole and contracts and not g.asked(skeletons.runs_whole, root):
             out.update(dict.fromkeys(whole))
     return list(out)
 
@@ -375,7 +375,7 @@ def refused_whole(g: CutGraph, skeletons: Skeletons) -> list[Node]:
         nested = any(n in bounded for n in inside) or (
             bool(inner) and has_nested_contraction(g.inlined(root)[1], one_row=skeletons.one_row)
         )
-        if nested and not skeletons.runs_whole(g.region(root)):
+        if nested and not g.asked(skeletons.runs_whole, root):
             if mapped := [n for n in inside if is_mapped(g, skeletons, n)]:
                 out.update(dict.fromkeys(mapped))
                 continue
@@ -410,7 +410,7 @@ def contractions_side_by_side(g: CutGraph, skeletons: Skeletons) -> list[Node]:
         beside = [n for n in g.beside(root) if is_product(g, skeletons, n)]
         if have_one_tile(g, skeletons, root, beside):
             continue
-        tiled = [n for n in beside if n is not root and not skeletons.in_loops(g.region(n))]
+        tiled = [n for n in beside if n is not root and not g.asked(skeletons.in_loops, n)]
         if not tiled:
             continue
         others = [n for n in beside if n is not tiled[-1]] or tiled
@@ -430,19 +430,21 @@ def contractions_in_loops(g: CutGraph, skeletons: Skeletons) -> list[Node]:
         beside = [n for n in g.beside(root) if is_product(g, skeletons, n)]
         if len(beside) != 1 or not has_many_terms(g, skeletons, beside[0]):
             continue
-        shown = g.shown_regions(root)
-        least = min(skeletons.columns(g.region(beside[0])), skeletons.storing.few_columns)
-        taken = max(volume(s.axes) for r in shown for s in r.stores)
-        if volume_of(beside[0].shape) >= 2 * taken:
+        least = min(g.asked(skeletons.columns, beside[0]), skeletons.storing.few_columns)
+        if volume_of(beside[0].shape) >= 2 * max(g.asked_as_shown(_points, root)):
             continue
-        if any(skeletons.columns(r) < least for r in shown):
+        if any(found < least for found in g.asked_as_shown(skeletons.columns, root)):
 
             def fits(n: Node, least: int = least) -> bool:
-                return skeletons.columns(g.region(n)) >= least
+                return g.asked(skeletons.columns, n) >= least
 
             whole = root not in g.cut and fits(root)  # and shown otherwise
             out[root if whole else with_map(g, beside[0], root, beside, fits)] = None
     return list(out)
+
+
+def _points(region: Region) -> int:
+    return max(volume(s.axes) for s in region.stores)
 
 
 def repeated_reductions(g: CutGraph, skeletons: Skeletons) -> list[Node]:
@@ -486,8 +488,7 @@ def reductions_after_products(g: CutGraph, skeletons: Skeletons) -> list[Node]:
         long = [n for n in others if n is not root and volume(g.bound_axes(n)) > most]
         if len(others) == len(beside) or not long:
             continue
-        region = g.region(root)
-        if not skeletons.in_loops(region) and not skeletons.runs_whole(region):
+        if not g.asked(skeletons.in_loops, root) and not g.asked(skeletons.runs_whole, root):
             out.update(dict.fromkeys(with_map(g, n, root, beside) for n in long))
     return list(out)
 

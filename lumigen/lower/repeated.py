@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lumigen.graph import Node
+from lumigen.lower.alike import form_of
 from lumigen.lower.contractions import volume_of
 from lumigen.lower.cut_graph import MONOIDS, CutGraph
 from lumigen.lower.places import scaled_bytes, widens_bytes
@@ -25,7 +26,10 @@ def repeated(g: CutGraph, skeletons: Skeletons, steps: Steps) -> list[Node]:
     saved: dict[Node, float] = {}
     owners = _owners(g)
     for n, roots in owners.items():
-        gain = _saved(g, skeletons, steps, n, roots)
+        key, known = (_saved, form_of(g, n, *roots)), g.alike.answers
+        if key not in known:
+            known[key] = _saved(g, skeletons, steps, n, roots)
+        gain: float = known[key]
         if gain > 0:
             saved[n] = gain
     out: list[Node] = []

@@ -82,7 +82,7 @@ def becomes_states(
             sums += 1
     if sums == len(found):
         return False
-    return all(n.dtype.is_float or skeletons.runs_whole(g.region(n)) for n in found)
+    return all(n.dtype.is_float or g.asked(skeletons.runs_whole, n) for n in found)
 
 
 def _is_of_matrices(g: CutGraph, n: Node) -> bool:
@@ -119,4 +119,4 @@ def is_only_folded(g: CutGraph, skeletons: Skeletons, n: Node, kept: tuple[Axis,
             return False
         folds.update((u, None) for u in g.users[x] if u.op in MONOIDS)
         stack, seen = [*stack, *(large - seen)], seen | large
-    return all(skeletons.runs_whole(g.region(u)) for u in folds)
+    return all(g.asked(skeletons.runs_whole, u) for u in folds)
