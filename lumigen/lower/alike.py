@@ -50,24 +50,22 @@ def _read(g: CutGraph, n: Node) -> Hashable:
     return held, place.before, place.axis, place.skipped, n in g.loops
 
 
-def form_of(g: CutGraph, *roots: Node) -> Form:
-    """What the regions of some nodes compute, as the graph is cut so far; the same for equal ones over other buffers.
+def form_of(g: CutGraph, root: Node) -> Form:
+    """What the region of a node computes, as the graph is cut so far; the same for equal ones over other buffers.
 
     Nodes have the numbers in which they are met: what is shared differs from what is alike.
     """
     numbers: dict[Node, int] = {}
-    out: list[tuple[int, ...]] = []
-    for root in roots:
-        stack, seen = [root], set[Node]()
-        while stack:
-            n = stack.pop()
-            if n in seen:
-                continue
-            seen.add(n)
-            is_computed = n is root or g.is_inlined(n)
-            inner = [e.node for e in n.args] if is_computed else []
-            places = (numbers.setdefault(a, len(numbers)) for a in (n, *inner))
-            out.append((g.alike.kind(g, n, is_computed=is_computed), *places))
-            stack += inner
-        out.append((g.alike.kind(g, root, is_computed=False),))
+    out: list[tuple[int, ...]] = [(g.alike.kind(g, root, is_computed=False),)]
+    stack, seen = [root], set[Node]()
+    while stack:
+        n = stack.pop()
+        if n in seen:
+            continue
+        seen.add(n)
+        is_computed = n is root or g.is_inlined(n)
+        inner = [e.node for e in n.args] if is_computed else []
+        places = (numbers.setdefault(a, len(numbers)) for a in (n, *inner))
+        out.append((g.alike.kind(g, n, is_computed=is_computed), *places))
+        stack += inner
     return tuple(out)

@@ -297,25 +297,31 @@ class CutGraph:
 
     def factors(self, n: Node) -> list[tuple[Node, Expr]]:
         """The operands of the product that a reduction ranges over; its own operand if that is no product."""
+        edges, where = self._multiplied(n)
+        return [(e.node, self.at_edge(e, where)) for e in edges]
+
+    def axes_of_factors(self, n: Node) -> list[frozenset[Axis]]:
+        """The axes along which the operands of the product vary that a reduction ranges over, none of them written."""
+        edges, where = self._multiplied(n)
+        known = dict[Node, frozenset[int]]()
+        return [self._axes_at(e, where, known) for e in edges]
+
+    def has_inlined_factors(self, n: Node) -> bool:
+        """Whether an operand of the product that a reduction ranges over is computed where it is read."""
+        return any(
+            e.node not in self.cut and e.node.op not in SOURCES for e in self._multiplied(n)[0]
+        )
+
+    def _multiplied(self, n: Node) -> tuple[tuple[Edge, ...], At]:
+        """The operands of a product that a reduction ranges over, or its own, and the position that it reads of them."""
         (e,) = n.args
         _, where = self.reduced(n, self.own_axes(n))
         at, valid = e.view.at(where)
         of = e.node
         plain_product = of.op is Op.MUL and not any(a.dtype.is_bool for a in of.args)
-        if plain_product and not valid and of not in self.cut:
-            return [(a.node, self.at_edge(a, at)) for a in of.args]
-        return [(of, self.at_edge(e, where))]
-
-    def axes_of_factors(self, n: Node) -> list[frozenset[Axis]]:
-        """The axes along which the operands of the product vary that a reduction ranges over, none of them written."""
-        (e,) = n.args
-        _, where = self.reduced(n, self.own_axes(n))
-        at, valid = e.view.at(where)
-        of, known = e.node, dict[Node, frozenset[int]]()
-        plain_product = of.op is Op.MUL and not any(a.dtype.is_bool for a in of.args)
-        if plain_product and not valid and of not in self.cut:
-            return [self._axes_at(a, at, known) for a in of.args]
-        return [self._axes_at(e, where, known)]
+        return (
+            (of.args, at) if plain_product and not valid and of not in self.cut else (n.args, where)
+        )
 
     def _axes_at(
         self, e: Edge, where: tuple[Ix, ...], known: dict[Node, frozenset[int]]

@@ -166,7 +166,7 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
 
     As it is bounded by what is read, or short.
     """
-    if n.op not in MONOIDS:
+    if n.op not in MONOIDS or not g.has_inlined_factors(n):
         return
     axes, bound, factors = g.own_axes(n), g.bound_axes(n), g.factors(n)
     values, storing = tuple(value for _, value in factors), skeletons.storing

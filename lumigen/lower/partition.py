@@ -122,7 +122,6 @@ def _settle(g: CutGraph, skeletons: Skeletons) -> None:
                 g.materialise(rule(g, skeletons, n), rule)
         for rule in CUTS.of_regions:
             g.materialise(rule(g, skeletons), rule)
-    g.memo.clear()
 
 
 def _regions(g: CutGraph, cuts: frozenset[Node]) -> tuple[Region, ...]:

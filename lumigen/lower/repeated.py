@@ -7,16 +7,17 @@ of their points. It is asked of the regions as they are cut, with the value and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from lumigen.graph import Node
-from lumigen.lower.alike import form_of
 from lumigen.lower.contractions import volume_of
 from lumigen.lower.cut_graph import MONOIDS, CutGraph
 from lumigen.lower.places import scaled_bytes, widens_bytes
 from lumigen.lower.skeletons import Skeletons
 from lumigen.lower.work import work
 from lumigen.machine import Steps
+from lumigen.memo import remembered
 from lumigen.ops import SOURCES, Op
 from lumigen.region import Region
 
@@ -26,10 +27,7 @@ def repeated(g: CutGraph, skeletons: Skeletons, steps: Steps) -> list[Node]:
     saved: dict[Node, float] = {}
     owners = _owners(g)
     for n, roots in owners.items():
-        key, known = (_saved, form_of(g, n, *roots)), g.alike.answers
-        if key not in known:
-            known[key] = _saved(g, skeletons, steps, n, roots)
-        gain: float = known[key]
+        gain = _saved(g, skeletons, steps, n, roots)
         if gain > 0:
             saved[n] = gain
     out: list[Node] = []
@@ -102,22 +100,26 @@ def _reducing(g: CutGraph, inside: list[Node]) -> set[Node]:
 
 def _saved(g: CutGraph, skeletons: Skeletons, steps: Steps, n: Node, roots: list[Node]) -> float:
     """What the regions take less, with the value stored in a launch of its own."""
-    regions = [g.region(root) for root in roots]
-    whole = sum(work(region, steps) for region in regions)
+    takes = _work_in(steps)
+    whole = sum(g.asked(takes, root) for root in roots)
     if whole <= steps.launch:
         return 0
     apart = g.cut_also(n)
-    left = [apart.region(root) for root in roots]
-    gain = whole - sum(work(region, steps) for region in (*left, apart.region(n))) - steps.launch
-    fits = all(
-        skeletons.runs_whole(after) or not skeletons.runs_whole(before)
-        for before, after in zip(regions, left, strict=True)
-    )
-    worth = steps.worth_of_largest if _is_largest(n, regions) else steps.worth
-    return gain if gain * worth >= whole and fits else 0
+    gain = whole - sum(apart.asked(takes, root) for root in (*roots, n)) - steps.launch
+    is_largest = all(g.asked(_largest, root) < volume_of(n.shape) for root in roots)
+    worth = steps.worth_of_largest if is_largest else steps.worth
+    if gain * worth < whole:
+        return 0
+    runs = skeletons.runs_whole
+    return gain if all(apart.asked(runs, r) or not g.asked(runs, r) for r in roots) else 0
 
 
-def _is_largest(n: Node, regions: list[Region]) -> bool:
-    """Whether a value has more elements than all that regions read and store: memory grows where it is stored."""
-    buffers = (b for r in regions for b in (*r.reads(), *(s.dst for s in r.stores)))
-    return all(volume_of(b.dims) < volume_of(n.shape) for b in buffers)
+@remembered
+def _work_in(steps: Steps) -> Callable[[Region], float]:
+    """One question for each machine: answers are kept by it."""
+    return partial(work, steps=steps)
+
+
+def _largest(region: Region) -> int:
+    """The elements of the largest buffer that a region reads or stores: memory grows with larger values."""
+    return max(volume_of(b.dims) for b in (*region.reads(), *(s.dst for s in region.stores)))
