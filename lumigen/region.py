@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from operator import attrgetter
 from typing import Any, Union, cast
 
 from lumigen.condition import Cmp, less
@@ -307,49 +308,51 @@ def lookup_sources(e: Expr) -> Iterator[Buffer]:
 
 def indices_of(e: Expr) -> tuple[Ix, ...]:
     """The index expressions inside one expression node."""
-    if isinstance(e, Read):
-        return e.at
-    if isinstance(e, Random):
-        return (e.at,)
-    if isinstance(e, Index):
-        return (e.value,)
-    if isinstance(e, Holds):
-        return tuple(c.slack for c in e.conditions)
-    if isinstance(e, Reduce):
-        return tuple(c.slack for c in e.where)
-    return ()
+    found = _INDICES.get(type(e))
+    return found(e) if found else ()
+
+
+_INDICES: dict[type[Expr], Callable[[Any], tuple[Ix, ...]]] = {
+    Read: attrgetter("at"),
+    Random: lambda e: (e.at,),
+    Index: lambda e: (e.value,),
+    Holds: lambda e: tuple(c.slack for c in e.conditions),
+    Reduce: lambda e: tuple(c.slack for c in e.where),
+}
 
 
 def children(e: Expr) -> tuple[Expr, ...]:
     """The expressions directly inside."""
-    if isinstance(e, Prim | Intrinsic):
-        return e.args
-    if isinstance(e, Choose):
-        return (e.condition, e.then, e.otherwise)
-    if isinstance(e, Reduce):
-        return (e.body,)
-    if isinstance(e, Random):
-        return (e.key,)
-    if isinstance(e, Scan):
-        return (e.init, e.step) if e.element is None else (e.init, e.step, e.element)
-    return ()
+    found = _CHILDREN.get(type(e))
+    return found(e) if found else ()
+
+
+_CHILDREN: dict[type[Expr], Callable[[Any], tuple[Expr, ...]]] = {
+    Prim: attrgetter("args"),
+    Intrinsic: attrgetter("args"),
+    Choose: attrgetter("condition", "then", "otherwise"),
+    Reduce: lambda e: (e.body,),
+    Random: lambda e: (e.key,),
+    Scan: lambda e: (e.init, e.step) if e.element is None else (e.init, e.step, e.element),
+}
 
 
 def walk(roots: Iterable[Expr]) -> list[Expr]:
     """Every node once, operands before users, without recursion."""
     order: list[Expr] = []
-    done: set[Expr] = set()
-    stack = [(e, False) for e in reversed(list(roots))]
+    done, begun = set[Expr](), set[Expr]()
+    stack = list(roots)[::-1]
     while stack:
-        e, ready = stack.pop()
-        if e in done:
+        e = stack[-1]
+        inner = () if e in begun else children(e)
+        if e not in done and inner:
+            begun.add(e)
+            stack.extend(c for c in inner[::-1] if c not in done)
             continue
-        if ready:
+        stack.pop()
+        if e not in done:
             done.add(e)
             order.append(e)
-            continue
-        stack.append((e, True))
-        stack.extend((c, False) for c in reversed(children(e)) if c not in done)
     return order
 
 
@@ -745,22 +748,39 @@ def _sift(axis: Axis, where: tuple[Cmp, ...]) -> tuple[Ix, tuple[Cmp, ...]] | No
 
 def substitute(e: Expr, mapping: Mapping[Axis, Ix]) -> Expr:
     """Replace free axes by index expressions. Bound axes are renamed where they would capture."""
-    memo: dict[tuple[Expr, frozenset[Axis]], Expr] = {}
+    return _substituting(mapping, frozenset(mapping), {})(e)
 
-    def visit(x: Expr, replaced: frozenset[Axis]) -> Expr:
-        wanted = free_axes(x) & replaced
-        if not wanted:
-            return x
-        found = memo.get((x, wanted))
+
+def _substituting(
+    mapping: Mapping[Axis, Ix],
+    replaced: frozenset[Axis],
+    within: dict[frozenset[Axis], Callable[[Expr], Expr]],
+) -> Callable[[Expr], Expr]:
+    """What replaces these axes of the mapping; `within` has it for those that reductions around do not bind."""
+    memo: dict[Expr, Expr] = {}
+    inner = {a: mapping[a] for a in replaced}
+
+    def at(i: Ix) -> Ix:
+        return i.substitute(inner)
+
+    def visit(x: Expr) -> Expr:
+        found = memo.get(x)
         if found is None:
-            if isinstance(x, Reduce):
-                x = _rename_captured(x, frozenset(a for w in wanted for a in mapping[w].axes))
-            inner = {a: mapping[a] for a in wanted}
-            found = rebuild(x, lambda c: visit(c, wanted), lambda i: i.substitute(inner))
-            memo[x, wanted] = found
+            found = memo[x] = x if free_axes(x).isdisjoint(replaced) else replace(x)
         return found
 
-    return visit(e, frozenset(mapping))
+    def replace(x: Expr) -> Expr:
+        if isinstance(x, Reduce):
+            wanted = free_axes(x) & replaced
+            x = _rename_captured(x, frozenset(a for w in wanted for a in mapping[w].axes))
+            free = replaced.difference(x.axes)
+            if len(free) < len(replaced):
+                if free not in within:
+                    within[free] = _substituting(mapping, free, within)
+                return rebuild(x, within[free], lambda i: i.substitute({a: inner[a] for a in free}))
+        return rebuild(x, visit, at)
+
+    return visit
 
 
 def _rename_captured(r: Reduce, incoming: frozenset[Axis]) -> Reduce:
@@ -794,7 +814,8 @@ def rebuild(e: Expr, child: Callable[[Expr], Expr], at: Callable[[Ix], Ix]) -> E
     if isinstance(e, Random):
         return random(child(e.key), at(e.at), e.site, e.dtype)
     if isinstance(e, Prim):
-        return prim(e.op, tuple(child(a) for a in e.args), e.dtype)
+        args = tuple([child(a) for a in e.args])
+        return e if args == e.args else prim(e.op, args, e.dtype)
     if isinstance(e, Intrinsic):
         return intrinsic(e.name, tuple(child(a) for a in e.args), e.dtype)
     if isinstance(e, Choose):

@@ -179,6 +179,7 @@ class Ix:
         return max(1, int(self.evaluate(env)))
 
 
+_INDICES = Ix, int, Symbolic, Axis, Integral
 _TABLE: Nodes[Ix] = Nodes(lambda e: (e.terms, e.const))
 
 
@@ -228,7 +229,7 @@ def _details(atom: Atom) -> str:
 
 def _is_index(value: object) -> bool:
     """Whether `ix` takes it: integers, those of numpy included, but no tensor and no float."""
-    return isinstance(value, Ix | int | Symbolic | Axis | Integral)
+    return isinstance(value, _INDICES)
 
 
 def ix(value: IxLike) -> Ix:

@@ -66,7 +66,7 @@ from lumigen.region import (
     substitute,
     walk,
 )
-from lumigen.view import identity
+from lumigen.view import Shape, identity
 
 ROLES = {Op.INPUT: Role.INPUT, Op.WEIGHT: Role.WEIGHT, Op.STATE: Role.STATE}
 Answer = TypeVar("Answer")
@@ -211,7 +211,7 @@ class CutGraph:
 
         All nodes of a shape have the same, so that a chain of ops is written down once, not once more for each op.
         """
-        return tuple(Axis(f"{self.prefix}x{d}", e) for d, e in enumerate(n.shape))
+        return _named_axes(self.prefix, n.shape)
 
     def body(self, n: Node, axes: tuple[Axis, ...]) -> Expr:
         if n in self.loops:
@@ -313,7 +313,7 @@ class CutGraph:
         )
 
     def _multiplied(self, n: Node) -> tuple[tuple[Edge, ...], At]:
-        """The operands of a product that a reduction ranges over, or its own, and the position that it reads of them."""
+        """The operands of a product that a reduction ranges over, or its own, and where it reads them."""
         (e,) = n.args
         _, where = self.reduced(n, self.own_axes(n))
         at, valid = e.view.at(where)
@@ -471,6 +471,11 @@ def _shown_along(
     at, valid = e.view.at(where)
     seen = [at[d] for d in known[e.node]] + [c.slack for c in valid]
     return frozenset(a for i in seen for a in i.atoms() if isinstance(a, Axis))
+
+
+@remembered
+def _named_axes(prefix: str, shape: Shape) -> tuple[Axis, ...]:
+    return tuple(Axis(f"{prefix}x{d}", e) for d, e in enumerate(shape))
 
 
 def _range(n: Node) -> tuple[int, int] | None:
