@@ -748,39 +748,24 @@ def _sift(axis: Axis, where: tuple[Cmp, ...]) -> tuple[Ix, tuple[Cmp, ...]] | No
 
 def substitute(e: Expr, mapping: Mapping[Axis, Ix]) -> Expr:
     """Replace free axes by index expressions. Bound axes are renamed where they would capture."""
-    return _substituting(mapping, frozenset(mapping), {})(e)
-
-
-def _substituting(
-    mapping: Mapping[Axis, Ix],
-    replaced: frozenset[Axis],
-    within: dict[frozenset[Axis], Callable[[Expr], Expr]],
-) -> Callable[[Expr], Expr]:
-    """What replaces these axes of the mapping; `within` has it for those that reductions around do not bind."""
     memo: dict[Expr, Expr] = {}
-    inner = {a: mapping[a] for a in replaced}
-
-    def at(i: Ix) -> Ix:
-        return i.substitute(inner)
 
     def visit(x: Expr) -> Expr:
         found = memo.get(x)
         if found is None:
-            found = memo[x] = x if free_axes(x).isdisjoint(replaced) else replace(x)
+            found = memo[x] = x if free_axes(x).isdisjoint(mapping) else replaced(x)
         return found
 
-    def replace(x: Expr) -> Expr:
+    def replaced(x: Expr) -> Expr:
         if isinstance(x, Reduce):
-            wanted = free_axes(x) & replaced
+            wanted = free_axes(x) & mapping.keys()
             x = _rename_captured(x, frozenset(a for w in wanted for a in mapping[w].axes))
-            free = replaced.difference(x.axes)
-            if len(free) < len(replaced):
-                if free not in within:
-                    within[free] = _substituting(mapping, free, within)
-                return rebuild(x, within[free], lambda i: i.substitute({a: inner[a] for a in free}))
-        return rebuild(x, visit, at)
+            if not mapping.keys().isdisjoint(x.axes):
+                free = {a: to for a, to in mapping.items() if a not in x.axes}
+                return rebuild(x, lambda c: substitute(c, free), lambda i: i.substitute(free))
+        return rebuild(x, visit, lambda i: i.substitute(mapping))
 
-    return visit
+    return visit(e)
 
 
 def _rename_captured(r: Reduce, incoming: frozenset[Axis]) -> Reduce:
