@@ -351,6 +351,16 @@ def test_an_entry_that_needs_another_first_has_no_original(tmp_path: Path) -> No
     assert set(from_hugging_face(tmp_path).originals) == {"listen"}
 
 
+def test_patches_of_a_spectrum_are_seen_at_its_length(tmp_path: Path) -> None:
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    sizes |= {"intermediate_size": 16, "num_mel_bins": 32, "max_length": 48}
+    saved(tmp_path, "ASTForAudioClassification", sizes)
+    model = from_hugging_face(tmp_path, {"batch": (1, 4)})
+    ((_, spec),) = model.entries[0].inputs
+    assert [str(e) for e in spec.shape] == ["batch", "48", "32"]
+    assert all(r.difference <= CLOSE * r.greatest for r in lg.check(model).rows)
+
+
 # --- the command ----------------------------------------------------------------------------------
 
 

@@ -176,7 +176,7 @@ mgp-str mra mvp nllb-moe owlv2 pegasus_x plbart prophetnet pvt_v2 roberta-prelay
 sew sew-d splinter swiftformer swin2sr table-transformer tapas timesformer unispeech unispeech-sat
 videomae visual_bert vit_mae vit_msn vitdet vits vivit wav2vec2-bert wav2vec2-conformer xlm
 xlm-roberta-xl yoso qwen3_moe gpt_oss dinov3_vit exaone4 olmo3 lfm2 granitemoe ernie4_5 cohere2 hgnet_v2
-chinese_clip
+chinese_clip audio-spectrogram-transformer
 """
 SMALL = {
     "vocab_size": 99,
@@ -320,6 +320,8 @@ def sound(config: Any, model: Any, main: str) -> dict[str, torch.Tensor]:
         if "decoder_input_ids" in inspect.signature(model.forward).parameters:
             named["decoder_input_ids"] = torch.randint(3, 90, (1, 6))
         return named
+    if hasattr(config, "patch_size"):  # of a spectrum
+        return {main: torch.randn(1, config.max_length, config.num_mel_bins)}
     return {main: torch.randn(1, 2000)}
 
 

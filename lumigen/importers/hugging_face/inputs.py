@@ -102,7 +102,7 @@ def _rows(
             Input(torch.zeros(n["batch"], *shape), ("batch", *[None] * len(shape))),
         )
     if main == "input_values":
-        yield main, Input(torch.zeros(n["batch"], n["samples"]), ("batch", "samples"))
+        yield main, sound_of(config, n)
     if main == "input_features":
         yield main, features_of(config, "input_features_mask" in accepted, n)
     ids = torch.ones(n["batch"], n["decoder_sequence"], dtype=torch.int64)
@@ -138,6 +138,14 @@ def size_said(checkpoint: Checkpoint) -> tuple[int, int] | int | None:
         if isinstance(size, dict) and isinstance(size.get("shortest_edge"), int):
             return size["shortest_edge"]
     return None
+
+
+def sound_of(config: Any, n: Mapping[str, int]) -> Input:
+    """Samples, or of a model that sees patches a spectrum of a fixed length: (batch, frames, bins)."""
+    if hasattr(config, "patch_size") and hasattr(config, "num_mel_bins"):
+        spectrum = torch.zeros(n["batch"], config.max_length, config.num_mel_bins)
+        return Input(spectrum, ("batch", None, None))
+    return Input(torch.zeros(n["batch"], n["samples"]), ("batch", "samples"))
 
 
 def features_of(config: Any, is_masked: bool, n: Mapping[str, int]) -> Input:
