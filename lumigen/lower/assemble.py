@@ -325,7 +325,7 @@ class _Model:
         regions = join_regions(
             tuple(map(unify_axes, regions)),
             self.skeletons.in_loops,
-            lambda region: self.device.runs_whole(region, f32),
+            asked_once(lambda region: self.device.runs_whole(region, f32)),
             self.whole,
             self.device.selects,
             flips.apart,

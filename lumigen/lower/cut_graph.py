@@ -134,11 +134,12 @@ class CutGraph:
     def materialise(self, nodes: Iterable[Node], rule: Callable[..., object] | None = None) -> None:
         """Cut at these nodes, as a rule wants it, and forget the expressions that inlined them."""
         stack = list(nodes)
-        if stack:
-            self.folds.clear()
+        if not stack:
+            return
+        self.folds.clear()
         self.cut.update(stack)
         if rule is not None:
-            self.wanted_by = {**dict.fromkeys(stack, rule), **self.wanted_by}
+            self.wanted_by = dict.fromkeys(stack, rule) | self.wanted_by
         stale: set[Node] = set()
         while stack:
             n = stack.pop()
