@@ -39,5 +39,5 @@ def _listener(trail: Trail) -> Fired | None:
     return fired
 
 
-def show_entries(entries: Entries) -> str:
-    return "\n".join(f"entry {name}\n{show(g)}" for name, g in entries)
+def show_entries(entries: Entries, *, origins: bool = True) -> str:
+    return "\n".join(f"entry {name}\n{show(g, origins=origins)}" for name, g in entries)

@@ -104,6 +104,32 @@ def test_the_graph_hash_is_of_the_meaning() -> None:
     assert graph_hash(traced) != graph_hash(renamed)
 
 
+def test_the_graph_hash_is_of_no_folder(tmp_path: Path) -> None:
+    """Nor does the body of a loop bring one. In processes of their own: equal graphs are one in a process."""
+    text = """
+import lumigen as lg
+
+net = lg.nn.RNN(3, 4)
+model = lg.Model("steps", net)
+
+@model.entry(x=lg.spec(5, 3))
+def run(x):
+    return net(x)[0]
+"""
+    code = """
+import sys, lumigen as lg
+from lumigen.identity import graph_hash
+print(graph_hash(lg.load_model_file(sys.argv[1]).trace()))
+"""
+    found: set[str] = set()
+    for folder in (tmp_path / "here", tmp_path / "there"):
+        folder.mkdir()
+        (folder / "model.py").write_text(text)
+        command = [sys.executable, "-c", code, str(folder / "model.py")]
+        found.add(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    assert len(found) == 1
+
+
 @pytest.mark.slow
 def test_a_summary_says_what_the_model_costs(tmp_path: Path) -> None:
     summary = compile_project(make_model().trace(), directory=tmp_path / "out", build=False)

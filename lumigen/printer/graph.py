@@ -27,12 +27,12 @@ from lumigen.ops import Op
 from lumigen.view import Shape, positions
 
 
-def show(graph: Graph) -> str:
-    """The whole graph: its dims, its nodes, what it yields and which states it rebinds."""
-    return "".join(f"{line}\n" for line in _lines(graph))
+def show(graph: Graph, *, origins: bool = True) -> str:
+    """The whole graph: its dims, its nodes, what it yields and which states it rebinds; with the user's lines."""
+    return "".join(f"{line}\n" for line in _lines(graph, origins=origins))
 
 
-def _lines(graph: Graph) -> Iterator[str]:
+def _lines(graph: Graph, *, origins: bool) -> Iterator[str]:
     yield from (f"dim {_range_of(d)}" for d in graph.dims())
     names: dict[Node, str] = {}
     count = 0
@@ -43,11 +43,11 @@ def _lines(graph: Graph) -> Iterator[str]:
         names[n] = f"%{count}"
         count += 1
         operands = "".join(f" {_operand(e, names)}" for e in n.args)
-        origin = _origin(graph.lines.get(n, ()))
+        origin = _origin(graph.lines.get(n, ())) if origins else ""
         yield f"{names[n]} = {n.op.value}{_attribute(n)}{operands}  {_type(n)}{origin}"
         if isinstance(n.attr, ScanLoop | Kernel):
             inner = n.attr.body if isinstance(n.attr, ScanLoop) else n.attr.meaning
-            yield from (f"    {line}" for line in _lines(inner))
+            yield from (f"    {line}" for line in _lines(inner, origins=origins))
     for name, e in graph.outputs:
         yield f"output {name} = {_operand(e, names)}  {e.dtype}{_extents(e.shape)}"
     for state, e in graph.updates:

@@ -99,8 +99,7 @@ def chosen(
 ) -> Equal:
     """The program that is fastest here; what that was is remembered for the day."""
     key = f"algebra {numerics.value} {dtype.name}"
-    bare = tuple((name, replace(g, lines={})) for name, g in given.traced.entries)
-    model = [key, target.text, show_entries(bare)]
+    model = [key, target.text, show_entries(given.traced.entries, origins=False)]
     place = winners.Kept.of(measuring, terms.threads, model, cold=terms.cold)
     names = ["", *(n.value for n in Numerics)]
     known = winners.known(replace(place, regions=frozenset({key})), terms.seconds)
