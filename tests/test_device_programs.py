@@ -319,8 +319,9 @@ def test_operands_of_f32_products_keep_their_digits_and_range() -> None:
     product = multiplied_in(held(Role.TEMP, lg.bf16), held(Role.TEMP, lg.bf16))
     assert product is lg.bf16
     assert multiplied_in(held(Role.TEMP, lg.f16), held(Role.TEMP, lg.bf16)) is lg.f32
-    assert multiplied_in(held(Role.TEMP, lg.bf16), held(Role.WEIGHT, lg.f32)) is lg.f32
-    assert multiplied_in(held(Role.STATE, lg.f32), held(Role.WEIGHT, lg.bf16)) is lg.bf16
+    for role in (Role.TEMP, Role.STATE, Role.WEIGHT):
+        assert multiplied_in(held(Role.TEMP, lg.bf16), held(role, lg.f32)) is lg.f32
+        assert multiplied_in(held(role, lg.f32), held(Role.WEIGHT, lg.bf16)) is lg.f32
 
 
 def test_no_tile_is_twice_as_long_as_a_product() -> None:
