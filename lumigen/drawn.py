@@ -31,10 +31,7 @@ def drawn(graph: Graph, weights: Mapping[str, Array]) -> dict[str, Bounds]:
         found: dict[str, list[Bounds]] = {}
         for name, more in _inputs(other):
             found.setdefault(name, []).append((bounds[0] - more, bounds[1] - more))
-        for (
-            name,
-            ways,
-        ) in found.items():  # negative ones count from the end, and are a way of their own
+        for name, ways in found.items():  # negative ones count from the end: a way of their own
             kinds.setdefault(name, []).append(max(ways))
     return {p.name: _chosen(p, kinds.get(p.name, [])) for p in ports(graph)}
 

@@ -142,7 +142,7 @@ class Shipped:
 
 @pytest.fixture(scope="session")
 def bare(place: Path) -> dict[str, str]:
-    """An environment whose PATH holds a compiler, CMake and Ninja, and no Python; perhaps a cache of objects."""
+    """An environment whose PATH holds a compiler, CMake and Ninja, and no Python; a compiler's cache is kept."""
     folder = place / "bin"
     with locked(place):
         folder.mkdir(exist_ok=True)
