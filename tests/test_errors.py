@@ -595,8 +595,17 @@ def drawing_module(directory: Path) -> None:
 
 
 def original_that_raises(directory: Path) -> None:
-    table = torch.nn.Embedding(1, 2)  # there is no second row, which the comparison asks for
-    lg.check(lg.from_torch(table, (torch.tensor([0, 0, 0]),)))
+    class Far(torch.nn.Module):
+        """Of a table that has no row 5, which the comparison asks for."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = torch.nn.Embedding(2, 2)
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            return self.table(ids * 5)
+
+    lg.check(lg.from_torch(Far(), (torch.tensor([0, 0, 0]),)))
 
 
 def unknown_option(directory: Path) -> None:
