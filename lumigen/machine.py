@@ -53,6 +53,7 @@ class Storing:
         int  # columns of one of fewer rows, which is not stored either: parts of a fold share them
     )
     expansion: int  # an expanding factor is at least so many times larger than what it is made of or made into
+    maps: int  # of the same elements that one loop stores: each has registers of its own
     few_reads: int  # of a value that costs hardly more than what it is made of
     few_steps: int  # the same
     integers: bool  # whether products of weights of 8 bits have kernels that add up integers

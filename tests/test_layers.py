@@ -40,7 +40,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"interp", "printer", "trail", "verify", "weights"}),
     frozenset({"frontend", "ir", "lower", "passes", "progress"}),
     frozenset({"emit", "importers", "measuring", "model_weights"}),
-    frozenset({"targets"}),
+    frozenset({"drawn", "targets"}),
     frozenset({"target"}),
     frozenset({"algebra", "build", "fast_lane", "kernel_source", "texts"}),
     frozenset({"search"}),

@@ -329,6 +329,7 @@ class _Model:
             self.whole,
             self.device.selects,
             flips.apart,
+            self.device.machine.storing.maps,
         )
         regions = join_grids(regions, self.skeletons.in_loops, self.beside, self.whole, flips.apart)
         regions = place_pieces(regions, self.skeletons.in_loops)

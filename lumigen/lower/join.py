@@ -38,8 +38,6 @@ from lumigen.region import (
 
 Asked = Callable[[Region], bool]
 
-MOST = 4  # stores of maps that read the same: each has registers of its own
-
 
 @dataclass(frozen=True)
 class Whole:
@@ -69,14 +67,18 @@ def join_regions(
     whole: Callable[[Buffer], Buffer] = lambda b: b,
     selects: Asked = lambda _: False,
     apart: Asked | None = None,
+    maps: int = 0,
 ) -> tuple[Region, ...]:
     """The regions of an entry in launch order, joined where that computes something once.
 
     `in_loops` says whether a region runs as vector loops, `runs_whole` whether a skeleton folds all of it in one loop,
     `whole` what a buffer is a slice of, `selects` whether a native kernel stores what lies at the places that it finds.
-    What would be a canonical region that is `apart` is not joined.
+    What would be a canonical region that is `apart` is not joined. Of maps that read the same, one loop stores as many
+    as `maps`.
     """
-    partners = partial(_partners, in_loops=in_loops, runs_whole=runs_whole, selects=selects)
+    partners = partial(
+        _partners, in_loops=in_loops, runs_whole=runs_whole, selects=selects, maps=maps
+    )
     return join_by(regions, partners, whole, apart)
 
 
@@ -134,7 +136,7 @@ def _loops_in(those: list[Whole], beside: Region) -> set[Axis]:
 
 
 def _partners(
-    out: list[Whole], made: Whole, *, in_loops: Asked, runs_whole: Asked, selects: Asked
+    out: list[Whole], made: Whole, *, in_loops: Asked, runs_whole: Asked, selects: Asked, maps: int
 ) -> Iterator[tuple[int, Region]]:
     """The regions that can run with the last one, and both as one."""
     for i, earlier in enumerate(out):
@@ -163,11 +165,11 @@ def _partners(
             if folded is not None and runs_whole(folded):
                 yield i, folded
     if in_loops(made.region) and _is_map(made):
-        yield from _maps_of_the_same(out, made, in_loops)
+        yield from _maps_of_the_same(out, made, in_loops, maps)
 
 
 def _maps_of_the_same(
-    out: list[Whole], made: Whole, in_loops: Asked
+    out: list[Whole], made: Whole, in_loops: Asked, most: int
 ) -> Iterator[tuple[int, Region]]:
     """The maps that read an element at each of its points that it reads as well, without a product in between.
 
@@ -181,7 +183,7 @@ def _maps_of_the_same(
         first = earlier.region.stores[-1]
         if not _is_map(earlier) or first.axes != last.axes:
             continue
-        if len(earlier.region.stores) + len(made.region.stores) > MOST:
+        if len(earlier.region.stores) + len(made.region.stores) > most:
             continue
         alike = computed(first.dst.dtype) is computed(last.dst.dtype)
         if alike and read_the_same(first, last):

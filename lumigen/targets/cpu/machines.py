@@ -125,6 +125,7 @@ BASELINE = Processor(
         rows=64,  # eight threads with eight rows each
         wide=4096,  # eight parts of as many points as a thread folds at least
         expansion=2,
+        maps=4,
         few_reads=4,
         few_steps=12,
         integers=True,

@@ -177,6 +177,7 @@ SM_80 = StreamingGpu(
         rows=0,
         wide=0,
         expansion=2,
+        maps=4,
         few_reads=4,
         few_steps=12,
         integers=False,

@@ -150,6 +150,7 @@ APPLE7 = StreamingGpu(
         rows=0,
         wide=0,
         expansion=2,
+        maps=4,
         few_reads=4,
         few_steps=12,
         integers=False,
