@@ -13,7 +13,7 @@ from typing import Any
 import hypothesis
 import numpy as np
 import pytest
-from slow_cases import SHARE, draw_slow_cases
+from slow_cases import ALONE, SHARE, draw_slow_cases
 
 GOLDEN = Path(__file__).parent / "golden"
 ACCEPT = os.environ.get("LUMIGEN_ACCEPT") == "1"
@@ -46,7 +46,7 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 def pytest_report_header(config: pytest.Config) -> str | None:
     if not is_sampled(config):
         return None
-    part = f"one in {SHARE} of each test with several, half of the others"
+    part = f"one in {SHARE} of each test with several, one in {ALONE} of the others"
     return f"slow cases: {part}, drawn by the commit (LUMIGEN_ALL=1: all)"
 
 

@@ -10,7 +10,7 @@ import pytest
 from commit import commit
 
 SHARE = 5  # a whole run takes one in SHARE slow cases of a test that has several
-HALF = 2  # and half of a file's tests that are one slow case each
+ALONE = 3  # and one in ALONE of a file's tests that are one slow case each
 
 
 def draw_slow_cases(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -27,7 +27,7 @@ def draw_slow_cases(config: pytest.Config, items: list[pytest.Item]) -> None:
         else:
             left += _all_but(len(cases) / SHARE, cases, test)
     for file, cases in alone.items():
-        left += _all_but(len(cases) / HALF, cases, file)
+        left += _all_but(len(cases) / ALONE, cases, file)
     config.hook.pytest_deselected(items=left)
     gone = set(left)
     items[:] = [item for item in items if item not in gone]
