@@ -18,10 +18,14 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Function:
-    """Its meaning on numpy arrays, and the operator of C++ that a scalar is written with, if there is one."""
+    """Its meaning on numpy arrays, the operator of C++ that a scalar is written with, and its name for a scalar of f64.
+
+    The last two are there if it has an operator, and another name.
+    """
 
     meaning: Callable[..., Any]
     operator: str = ""
+    of_double: str = ""
 
 
 def _max_ordered(a: Array, b: Array) -> Array:
@@ -67,5 +71,5 @@ INTRINSICS: dict[str, Function] = {
     "floor": Function(np.floor),
     "whole_quotient": Function(_whole_quotient),
     "whole_remainder": Function(_whole_remainder),
-    "power": Function(_power),
+    "power": Function(_power, of_double="double_power"),
 }

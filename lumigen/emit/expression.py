@@ -310,10 +310,10 @@ class Renderer:
 
     def _scalar_intrinsic(self, e: Intrinsic) -> Text:
         args = [self.scalar(a) for a in e.args]
-        operator = INTRINSICS[e.name].operator
-        if operator:
-            return Text(f"{args[0].within(SUM)} {operator} {args[1].within(SUM)}", LOOSE)
-        name = "double_power" if e.name == "power" and e.dtype is f64 else e.name
+        function = INTRINSICS[e.name]
+        if function.operator:
+            return Text(f"{args[0].within(SUM)} {function.operator} {args[1].within(SUM)}", LOOSE)
+        name = function.of_double if e.dtype is f64 and function.of_double else e.name
         return Text(f"{name}({', '.join(a.code for a in args)})")
 
     def _cast(self, e: Prim, text: Text) -> Text:
