@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pytest
 
 from lumigen import fast_lane
 from lumigen.dtype import DType, f32
@@ -181,13 +182,26 @@ def compile_all(
     return of.__getitem__
 
 
-def on_demand(programs: Sequence[SmallProgram], per_library: int) -> Callable[[str], Library]:
-    """The library of each program, by name, compiled when the first of its programs is asked for."""
-    group = {p.name: i // per_library for i, p in enumerate(programs)}
+def on_demand(
+    programs: Sequence[SmallProgram], per_library: int, request: pytest.FixtureRequest
+) -> Callable[[str], Library]:
+    """The library of each program that this run takes, by name, compiled when the first of its programs is asked for.
+
+    A case is called as its program is.
+    """
+    taken = {
+        item.callspec.id
+        for item in request.session.items
+        if item.path == request.path
+        and isinstance(item, pytest.Function)
+        and "library" in item.fixturenames
+    }
+    some = [p for p in programs if p.name in taken]
+    group = {p.name: i // per_library for i, p in enumerate(some)}
 
     @functools.cache
     def library(number: int) -> Library:
-        return Library(programs[number * per_library : (number + 1) * per_library])
+        return Library(some[number * per_library : (number + 1) * per_library])
 
     return lambda name: library(group[name])
 

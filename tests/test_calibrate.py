@@ -167,6 +167,7 @@ def apart(traced: lg.Traced, given: Mapping[str, Array], weights: Any, found: Qu
     return float(np.linalg.norm(got - exact) / np.linalg.norm(exact))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("form", "keep"),
     [("q4", ()), ("q4a", ()), ("q3-64", ("down",)), ("q8-row", ()), ("q2a-row", ("down",))],

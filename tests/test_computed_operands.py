@@ -236,6 +236,7 @@ def test_a_thread_computes_an_operand_for_its_tile(
     assert len(packed) == len(programs) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_processor_does_as_numpy(name: str, rng: np.random.Generator) -> None:
     graph, model = lowered(CASES[name], device=CPU)

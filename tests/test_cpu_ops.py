@@ -1680,8 +1680,8 @@ WITH_NUMBERS = [p for p in ROWS if p.points == ({},)]
 
 
 @pytest.fixture(scope="module")
-def library() -> Callable[[str], Library]:
-    return on_demand((*WITH_DIMS, *WITH_NUMBERS), 30)
+def library(request: pytest.FixtureRequest) -> Callable[[str], Library]:
+    return on_demand((*WITH_DIMS, *WITH_NUMBERS), 15, request)
 
 
 @pytest.mark.slow

@@ -152,6 +152,7 @@ def wanted(name: str, dtype: lg.DType) -> Array:
         return found if found.dtype == np.bool_ else found.astype(dtype.numpy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiled", [False, True], ids=["interpreted", "cpu"])
 @pytest.mark.parametrize("dtype", [lg.f32, lg.f64], ids=str)
 def test_edge_values(dtype: lg.DType, compiled: bool) -> None:
@@ -288,6 +289,7 @@ def test_quotients_are_rounded_once(dtype: lg.DType, compiled: bool) -> None:
         np.testing.assert_array_equal(ours.numpy(), theirs.astype(dtype.numpy))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiled", [False, True], ids=["interpreted", "cpu"])
 @pytest.mark.parametrize(("shape", "dim"), [((12000,), 0), ((12000, 20), 0), ((3, 12000), 1)])
 def test_long_cumulative_sums_lose_nothing(

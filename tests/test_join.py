@@ -272,6 +272,7 @@ def test_what_is_made_of_an_old_version_of_a_state_is_not_made_of_the_new_one(
     agree(held["held"], after["held"], "held")
 
 
+@pytest.mark.slow
 def test_joined_kernels_of_a_cpu() -> None:
     programs = [
         SmallProgram(f.__name__, f, tuple(SPECS.items()), ({"rows": 37},)) for f in FUNCTIONS

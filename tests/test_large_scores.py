@@ -77,6 +77,7 @@ def error(library: Library, keys: int, mask: np.ndarray) -> float:
     return float(np.max(np.abs(found - wanted)) / np.max(np.abs(wanted)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shift", [0, -1e2, -1e4, -1e6, -1e9, -1e30, 1e6])
 def test_a_shift_of_all_scores(library: Library, shift: float) -> None:
     # products of 8 numbers round differently in another order; scores near the shift hide that

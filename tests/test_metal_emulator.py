@@ -116,6 +116,7 @@ kernel void sums(device float* out [[buffer(0)]], const device float* x [[buffer
 """
 
 
+@pytest.mark.slow
 def test_a_kernel_of_others_whose_buffers_come_one_by_one(tmp_path: Path) -> None:
     x = np.arange(320, dtype=np.float32).reshape(5, 64)
     sums, _ = Foreign.built(OF_OTHERS, tmp_path).run(

@@ -15,8 +15,8 @@ PROGRAMS = module_programs()
 
 
 @pytest.fixture(scope="module")
-def library() -> Callable[[str], Library]:
-    return on_demand(PROGRAMS, 25)
+def library(request: pytest.FixtureRequest) -> Callable[[str], Library]:
+    return on_demand(PROGRAMS, 15, request)
 
 
 @pytest.mark.slow

@@ -266,8 +266,8 @@ def test_launches(name: str, place: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def library() -> Callable[[str], Library]:
-    return on_demand([program(name, f32) for name in NESTS], 5)
+def library(request: pytest.FixtureRequest) -> Callable[[str], Library]:
+    return on_demand([program(name, f32) for name in NESTS], 5, request)
 
 
 @pytest.mark.slow

@@ -157,6 +157,7 @@ def test_else_it_is_stored(name: str, rng: np.random.Generator) -> None:
     check(traced, model, 39, rng, (library(lg.f32), name))
 
 
+@pytest.mark.slow
 def test_a_chain_of_products_reads_a_norm_that_is_stored(rng: np.random.Generator) -> None:
     """Else the inner product, which never exists as a whole, would."""
 

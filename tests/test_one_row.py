@@ -118,6 +118,7 @@ def test_what_would_have_to_be_packed_in_each_run_keeps_vector_loops():
     assert [k.program.skeleton for k in lowered(model).kernels] == ["simt"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "tolerance"), [(lg.f32, 1e-5), (lg.bf16, 3e-2)])
 def test_numbers_are_right(dtype: lg.DType, tolerance: float, rng: np.random.Generator):
     model = lowered(block(), dtype)
@@ -159,6 +160,7 @@ def attention(q: lg.Tensor, k: lg.Tensor, v: lg.Tensor, pos: lg.Tensor, back: in
     return scores.masked_fill(~seen, float("-inf")).softmax(-1).to(q.dtype) @ values
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("back", [LENGTH, 270])
 def test_attention_of_one_query_runs_along_memory(back: int, rng: np.random.Generator):
     """One kernel, whose loop ends with the position, so that no mask is left; no matrix is packed."""

@@ -110,6 +110,7 @@ def test_the_compiled_kernels_do(dtype: lg.DType) -> None:
                 agree(value, expected[out], f"{name}: {out} of {queries} queries, {keys} keys")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["queries", "queries_causal", "keys_and_values", "keys_and_values_causal"]
 )

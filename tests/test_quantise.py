@@ -318,6 +318,7 @@ def test_scales_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
         weights.in_fields({"up.weight": packed})["up.weight.minima"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMPILED)
 def test_columns_of_blocks_that_lie_in_rows_are_multiplied(name: str) -> None:
     """Which bits of a byte a column has is then the same in all lanes of a vector."""

@@ -119,6 +119,7 @@ def found(name: str) -> SmallProgram:
     return SmallProgram(name, function, (("x", s),), points, quarters)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FOUND)
 def test_what_was_found(library: Library, name: str) -> None:
     library.check(found(name))

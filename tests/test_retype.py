@@ -494,6 +494,7 @@ def test_a_state_that_is_only_written_stays_f32() -> None:
     np.testing.assert_array_equal(states["s"], [2, 2, 2])
 
 
+@pytest.mark.slow
 @HALVES
 def test_an_output_that_is_cast_to_f32_stays_f32(dtype: DType) -> None:
     """Last of all, movement apart: what was cast on the way is f32 in any case, and its output narrow."""

@@ -283,6 +283,7 @@ def test_each_choice_changes_the_program_and_not_the_result(name: str, device: s
             assert close(run(c.kernels, given, dims), c.region, want), what
 
 
+@pytest.mark.slow
 def test_each_site_changes_some_program() -> None:
     """A site that no region of the table feels would be a field that nothing realises."""
     felt: set[tuple[str, str]] = set()

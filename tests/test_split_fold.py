@@ -104,6 +104,7 @@ def lowered(graph: Graph) -> LoweredModel:
     return assemble((("entry", graph),), CUDA)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [lg.f32, lg.f16, lg.bf16], ids=str)
 @pytest.mark.parametrize("name", ATTENDS)
 def test_one_token_is_two_launches_and_stores_no_scores(
@@ -231,6 +232,7 @@ def in_parts(monkeypatch: pytest.MonkeyPatch) -> Device:
     return replace(device_of(machine), products=last_first)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("name", FOLDED)
 def test_kernels_of_parts_compute_the_graph(
@@ -254,6 +256,7 @@ def test_kernels_of_parts_compute_the_graph(
         np.testing.assert_allclose(found[out], value, rtol=3e-5, atol=3e-5)
 
 
+@pytest.mark.slow
 def test_threads_share_one_token(in_parts: Device, rng: np.random.Generator) -> None:
     """Each entry as the interpreter runs it, and compiled."""
     entries: list[tuple[str, Graph]] = []

@@ -156,6 +156,7 @@ def test_parts_come_to_the_scan(name: str, device: str, rng: np.random.Generator
                 agree(value, wanted[out])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_parts")
 @pytest.mark.parametrize("name", SCANS)
 def test_a_processor_does_as_numpy(name: str, rng: np.random.Generator) -> None:

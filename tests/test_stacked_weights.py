@@ -78,6 +78,7 @@ def test_layers_share_a_kernel_and_are_packed_once():
     assert sorted(a.base for a in biases if a.stored == "w_bias") == [0, K, 2 * K]
 
 
+@pytest.mark.slow
 def test_numbers_are_right(arrays, rng):
     x = rng.normal(size=(7, K)).astype(np.float32)
     for got in both(lowered(stacked()), {"x": x}, arrays):
@@ -96,6 +97,7 @@ PARTS = {
 }
 
 
+@pytest.mark.slow
 def test_every_part_of_a_weight_gives_right_numbers(arrays, rng):
     net = Stack()
     model = lg.Model("stacked", net)

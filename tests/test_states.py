@@ -251,6 +251,7 @@ def test_kernels_of_blocks_do_what_the_graph_means(name: str) -> None:
     check(case, graph, lambda g, s: run_entry(model, g, WEIGHTS, states=s), empty(model))
 
 
+@pytest.mark.slow
 def test_compiled_kernels_do_what_the_graph_means() -> None:
     graphs = {c.name: graph_of(c) for c in CASES}
     entries: list[tuple[str, Graph]] = []

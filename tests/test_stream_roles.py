@@ -176,6 +176,7 @@ SEARCHED = {  # sizes that differ from the heuristic's at several sites
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SEARCHED)
 def test_what_a_search_chooses_computes_the_graph(name: str, rng: np.random.Generator) -> None:
     def wanted(_: Region, region: Region) -> Candidate | None:

@@ -275,6 +275,7 @@ def test_what_was_faster_elsewhere_is_tried_first() -> None:
         assert legal == 2
 
 
+@pytest.mark.slow
 def test_a_wrong_choice_is_dropped_and_the_others_of_its_trial_stay() -> None:
     free, bound = climbed(), climbed(frozenset({"'visits', 65536"}))
     assert any("65536" in str(c.best) for c in free.values())
@@ -445,7 +446,7 @@ def test_the_command_searches_with_several_workers(
     monkeypatch.setenv("LUMIGEN_CACHE", str(tmp_path))
     file, page = tmp_path / "model.py", tmp_path / "search.html"
     file.write_text(SMALL, encoding="utf-8")
-    told = ["--time", "10s", "--workers", str(min(2, os.cpu_count() or 1)), "--html", str(page)]
+    told = ["--time", "300s", "--workers", str(min(2, os.cpu_count() or 1)), "--html", str(page)]
     assert cli.run(["tune", str(file), *told]) == 0
     assert "k00_softmax_simt" in page.read_text(encoding="utf-8")
 

@@ -86,6 +86,7 @@ def test_a_row_reads_blocks_in_vectors_several_columns_at_a_time(form: str) -> N
     agree(traced, found, 1, 96)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["q8", "q4"])
 def test_many_rows_unpack_blocks_in_their_tiles(form: str) -> None:
     """Several parts of the depth, of whole blocks; no matrix of floats is stored."""
@@ -96,6 +97,7 @@ def test_many_rows_unpack_blocks_in_their_tiles(form: str) -> None:
     agree(traced, found, 3, 800)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [1, 5])
 def test_scales_of_scales_are_computed_once_for_a_block(rows: int) -> None:
     traced, found = lowered(rows, SubBlocks(7, 640), 640)

@@ -67,6 +67,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "n", "k", "dtype", "offsets", "becomes"), CASES)
 def test_products_are_exact_in_tiles(
     rows: int | lg.Dim, n: int, k: int, dtype: DType, offsets: tuple[int, int], becomes: str
@@ -112,6 +113,7 @@ WINDOWS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("image", "shape", "step", "dilation", "groups", "dtype", "tiled"), WINDOWS
 )

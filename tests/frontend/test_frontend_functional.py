@@ -353,6 +353,7 @@ def test_interpolation_by_a_scale_that_extents_do_not_show(
                 check(got, right, TOLERANCE, 1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("corners", [False, True])
 def test_what_becomes_smaller_is_smoothed(mode: str, corners: bool) -> None:

@@ -142,6 +142,7 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> Read:
     return {how: saved(base / how, of_bytes(how), **config) for how in KINDS}.__getitem__
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", KINDS)
 @given(TEXTS)
 def test_bpe_of_bytes(read: Read, how: str, text: str) -> None:

@@ -202,6 +202,7 @@ SEEN = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", SEEN)
 def test_a_write_that_another_name_sees_is_left_to_pytorch(function: Callable[..., Any]) -> None:
     assert not is_alone(Of(function))

@@ -102,6 +102,7 @@ def test_features_and_linear_models(name: str) -> None:
     same(op, x, version=4 if op == "LabelEncoder" else 1, **attributes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("counts", [[2, 3], [2, 1, 3], [1, 2, 1, 2]])
 @pytest.mark.parametrize("is_probable", [False, True])
 def test_support_vectors_vote_for_classes(counts: list[int], *, is_probable: bool) -> None:

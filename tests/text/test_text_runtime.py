@@ -75,6 +75,7 @@ def kinds(
         yield saved(folder / how, of_sums(how))
 
 
+@pytest.mark.slow
 def test_kinds_of_tokenizers(driver: Driver, tmp_path: Path) -> None:
     for seed, t in enumerate(kinds(tmp_path, ["qwen2"], ["normalizer"], [True], ["t5"])):
         agrees(driver, tmp_path, t, seed, 30)
