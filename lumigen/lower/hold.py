@@ -17,7 +17,7 @@ from typing import TypeGuard
 
 from lumigen.dtype import DType, bf16, f16, f32
 from lumigen.index import Axis, Ix, MinMax, ix, of_atom
-from lumigen.lower.scope import address, is_per_lane
+from lumigen.lower.scope import FLOATS, address, is_per_lane
 from lumigen.machine import Teams
 from lumigen.ops import Op
 from lumigen.region import (
@@ -48,12 +48,16 @@ from lumigen.tile import (
 
 
 @dataclass(frozen=True)
-class _Over:
+class Over:
     """What loops in parts run over: `axis`, so many points `at_once`, in vectors of `lanes`, which may be the same."""
 
     axis: Axis
     lanes: Axis
     at_once: int
+    dtypes: frozenset[DType] = FLOATS  # that vectors have
+
+    def is_per_lane(self, e: Expr) -> bool:
+        return is_per_lane(e, self.lanes, self.dtypes)
 
     def vary(self, e: Expr) -> bool:
         """Whether the value is another one in each vector."""
@@ -140,7 +144,7 @@ def _held_in(rows: For, at_once: int, program: TileProgram, teams: Teams) -> For
 
 
 def _has_rows(s: For) -> bool:
-    return any(isinstance(x, For) and _is_row(x, None) for x in s.body)
+    return any(isinstance(x, For) and is_row(x, None) for x in s.body)
 
 
 def _held(
@@ -150,18 +154,18 @@ def _held(
 
     What is held has numbers from `number` on: two loops around rows may stand in one body.
     """
-    loops = [s for s in rows.body if isinstance(s, For) and _is_row(s, lanes)]
+    loops = [s for s in rows.body if isinstance(s, For) and is_row(s, lanes)]
     if lanes is not None:  # what is stored of a fold has one point
         loops = [s for s in loops if (s.lo, s.hi) == (loops[0].lo, loops[0].hi)]
-    extent = _most(loops[0].hi - loops[0].lo) if loops else None
+    extent = most_of(loops[0].hi - loops[0].lo) if loops else None
     if extent is None or len({(s.lo, s.hi) for s in loops}) > 1:
         return rows
     axis = loops[0].axis
-    of = _Over(axis, lanes or axis, at_once)
+    of = Over(axis, lanes or axis, at_once)
     others = frozenset(s.axis for s in loops) - {axis}
-    body = _stored_at_once([_over(s, others, axis) for s in rows.body], of)
+    body = _stored_at_once([over_axis(s, others, axis) for s in rows.body], of)
     parts = -(-extent // at_once)
-    loops = [s for s in body if _is_row_over(s, of)]
+    loops = [s for s in body if is_row_over(s, of)]
     size = parts * program.width
     taken = {e: size * _element(e, of).itemsize // 4 for e in _reads(loops, of)}
     reads = _fitting(taken, teams.held)
@@ -174,11 +178,11 @@ def _held(
         name = local(f"held{number + len(names)}", free_axes(e), f32)
         assert isinstance(name, Local)
         names[e] = name
-    kept = _Kept(of, names, set(reads))
+    kept = Kept(of, names, set(reads))
     loads = tuple(Keep(names[e], e, of.lanes) for e in reads)
     out: list[Stmt] = [Hold(n, parts, _element(e, of)) for e, n in names.items()]
     for s in body:
-        if not _is_row_over(s, of):
+        if not is_row_over(s, of):
             out.append(s)
             continue
         if loads:
@@ -190,7 +194,7 @@ def _held(
     return replace(rows, body=tuple(out))
 
 
-def _element(e: Expr, of: _Over) -> DType:
+def _element(e: Expr, of: Over) -> DType:
     """What registers hold it as: as memory does, if that has neighbours of 16 bits."""
     if not isinstance(e, Read) or e.source.dtype not in (f16, bf16):
         return f32
@@ -206,18 +210,18 @@ def _fitting(registers: dict[Expr, int], most: int) -> dict[Expr, int]:
     return out
 
 
-def _stored_at_once(body: list[Stmt], of: _Over) -> list[Stmt]:
+def _stored_at_once(body: list[Stmt], of: Over) -> list[Stmt]:
     """The statements with each store over the row in the first loop that computes its value.
 
     No loop reads what another stores, and each destination has one store, so nothing depends on their order.
     """
-    loops = [i for i, s in enumerate(body) if _is_row_over(s, of)]
+    loops = [i for i, s in enumerate(body) if is_row_over(s, of)]
     made: list[dict[Expr, Expr]] = []  # by each loop: values, and the names that it has for them
     for i in loops:
         loop = body[i]
         assert isinstance(loop, For)
         named = _named(loop)
-        parts = {e: e for r in _roots(loop) for e in _parts_of(r, of)}
+        parts = {e: e for r in roots(loop) for e in parts_of(r, of)}
         made.append(parts | {whole: name for name, whole in named.items()})
         kept: list[Stmt] = []
         for x in loop.body:
@@ -234,30 +238,30 @@ def _stored_at_once(body: list[Stmt], of: _Over) -> list[Stmt]:
     return body
 
 
-def _is_row(s: For, lanes: Axis | None) -> bool:
+def is_row(s: For, lanes: Axis | None) -> bool:
     """A loop over all lanes of a row, or over points inside one over `lanes`, with no loop inside."""
     shared = s.lanes if lanes is None else s.dealt
     return shared and all(isinstance(x, Let | Accumulate | StoreTile) for x in s.body)
 
 
-def _is_row_over(s: Stmt, of: _Over) -> TypeGuard[For]:
+def is_row_over(s: Stmt, of: Over) -> TypeGuard[For]:
     """The same over this axis; another loop over it may run through a row one element after the other."""
     lanes = None if of.lanes == of.axis else of.lanes
-    return isinstance(s, For) and _is_row(s, lanes) and s.axis == of.axis
+    return isinstance(s, For) and is_row(s, lanes) and s.axis == of.axis
 
 
-def _most(span: Ix) -> int | None:
+def most_of(span: Ix) -> int | None:
     """The most that it can be, also where it is the lesser of two; None if there is no bound."""
     found = [span.bounds()[1]]
     for monomial, factor in span.terms:
         least = monomial[0]
         if len(monomial) == 1 and factor > 0 and isinstance(least, MinMax) and least.is_min:
             rest = span - of_atom(least) * factor
-            found += [_most(rest + side * factor) for side in (least.left, least.right)]
+            found += [most_of(rest + side * factor) for side in (least.left, least.right)]
     return min((n for n in found if n is not None), default=None)
 
 
-def _over(s: Stmt, others: frozenset[Axis], axis: Axis) -> Stmt:
+def over_axis(s: Stmt, others: frozenset[Axis], axis: Axis) -> Stmt:
     """The statement with one axis in place of the others, in the values that it names too."""
     to: dict[Axis, Ix] = dict.fromkeys(others, ix(axis))
 
@@ -287,13 +291,13 @@ def _over(s: Stmt, others: frozenset[Axis], axis: Axis) -> Stmt:
             at = tuple(i.substitute(to) for i in s.at)
             return replace(s, at=at, value=value(s.value), lanes=lanes(s.lanes))
         case For():
-            inner = tuple(_over(x, others, axis) for x in s.body)
+            inner = tuple(over_axis(x, others, axis) for x in s.body)
             return replace(s, axis=lanes(s.axis) or s.axis, body=inner)
         case _:
             return s
 
 
-def _parts_of(root: Expr, of: _Over) -> list[Expr]:
+def parts_of(root: Expr, of: Over) -> list[Expr]:
     """What varies with the lanes in the value, operands first; of what has no vector form, the whole alone."""
     out: list[Expr] = []
     stack, seen = [(root, False)], set[Expr]()
@@ -304,12 +308,12 @@ def _parts_of(root: Expr, of: _Over) -> list[Expr]:
         elif e not in seen and of.vary(e):
             seen.add(e)
             stack.append((e, True))
-            if not is_per_lane(e, of.lanes):
+            if not of.is_per_lane(e):
                 stack.extend((c, False) for c in reversed(children(e)))
     return out
 
 
-def _roots(s: For) -> list[Expr]:
+def roots(s: For) -> list[Expr]:
     """What the loop adds up and stores, with what it names written out."""
     named = _named(s)
     return [map_expr(x.value, named) for x in s.body if isinstance(x, Accumulate | StoreTile)]
@@ -324,26 +328,26 @@ def _named(s: For) -> dict[Expr, Expr]:
     return out
 
 
-def _reads(loops: list[For], of: _Over) -> list[Expr]:
+def _reads(loops: list[For], of: Over) -> list[Expr]:
     """All that the loops read over the lanes, in order, but first what more than one of them reads."""
     counts: Counter[Expr] = Counter(
         e
         for s in loops
-        for e in dict.fromkeys(e for r in _roots(s) for e in _parts_of(r, of))
+        for e in dict.fromkeys(e for r in roots(s) for e in parts_of(r, of))
         if isinstance(e, Read) and e.dtype is f32
     )
     return sorted(counts, key=lambda e: counts[e] == 1)
 
 
-def _computed(loops: list[For], of: _Over, reads: dict[Expr, int], size: int) -> list[Expr]:
+def _computed(loops: list[For], of: Over, reads: dict[Expr, int], size: int) -> list[Expr]:
     """What more than one of the loops computes, in order, less what they need for nothing else.
 
     `reads` are held, in so many registers each; a value takes `size`.
     """
-    counts = Counter(e for s in loops for e in {e for r in _roots(s) for e in _parts_of(r, of)})
+    counts = Counter(e for s in loops for e in {e for r in roots(s) for e in parts_of(r, of)})
     wanted: dict[Expr, None] = {}
     for s in loops:
-        stack, seen = list(reversed(_roots(s))), set[Expr]()
+        stack, seen = list(reversed(roots(s))), set[Expr]()
         while stack:
             e = stack.pop()
             if e in seen or not of.vary(e) or isinstance(e, Read):
@@ -351,24 +355,24 @@ def _computed(loops: list[For], of: _Over, reads: dict[Expr, int], size: int) ->
             seen.add(e)
             if counts[e] > 1 and e.dtype is f32 and not _is_cheap(e, of, reads, size):
                 wanted.setdefault(e)
-            elif not is_per_lane(e, of.lanes):
+            elif not of.is_per_lane(e):
                 stack.extend(reversed(children(e)))
     return list(wanted)
 
 
-def _is_cheap(e: Expr, of: _Over, reads: dict[Expr, int], size: int) -> bool:
+def _is_cheap(e: Expr, of: Over, reads: dict[Expr, int], size: int) -> bool:
     """Whether a sum or product, or two, make the value of what is held in fewer registers than it takes."""
-    inside = _parts_of(e, of)
+    inside = parts_of(e, of)
     steps = [x for x in inside if x not in reads]
     few = len(steps) <= 2 and sum(reads[x] for x in inside if x in reads) < size
     return few and all(isinstance(x, Prim) and x.op in (Op.ADD, Op.MUL) for x in steps)
 
 
 @dataclass
-class _Kept:
+class Kept:
     """Rewrites loops over a row to what is held, and has the first that computes a value keep it."""
 
-    of: _Over
+    of: Over
     names: dict[Expr, Local]  # of what is held
     known: set[Expr]  # what of it is there
 
@@ -377,7 +381,7 @@ class _Kept:
         out: list[Stmt] = []
         for x in s.body:
             assert isinstance(x, Let | Accumulate | StoreTile)
-            for e in _parts_of(x.value, self.of):
+            for e in parts_of(x.value, self.of):
                 whole = map_expr(e, named)
                 if whole in self.names and whole not in self.known:
                     out.append(Keep(self.names[whole], self.written(e, named), self.of.lanes))
@@ -391,10 +395,10 @@ class _Kept:
 
     def written(self, e: Expr, named: dict[Expr, Expr]) -> Expr:
         """The value with what is held under its names; `named` has what the loop's own names stand for."""
-        parts = _parts_of(e, self.of)
+        parts = parts_of(e, self.of)
         wholes = {x: map_expr(x, named) for x in parts}
         to: dict[Expr, Expr] = {x: self.names[w] for x, w in wholes.items() if w in self.known}
-        to |= {x: x for x in parts if is_per_lane(x, self.of.lanes) and x not in to}
+        to |= {x: x for x in parts if self.of.is_per_lane(x) and x not in to}
         return map_expr(e, to)
 
 

@@ -7,11 +7,12 @@ inside it, one accumulator for each lane. Axes that no reduction varies with are
 Where a task has many threads, they form teams: rows are dealt to teams, the lanes of a row to the threads of its
 team. A loop over the last axis that has no vector form is dealt point by point, and what is inside it runs alone.
 
-Sites: `visits` of elements in a work tile, `lanes` of a lane axis whose elements each run a reduction, and at most so
-many `stretches` of a loop over lanes. With `threads` in a task: `width` lanes of a thread, `vectors` of a thread in a
-row of a map, or as many as are `repeated` where each work tile computes what its row reduces to; `hold` keeps what
-loops over a row share in registers, and a multiprocessor should have registers for so many `blocks` at one time (0: as
-it comes). A fold with corrections takes in so many vectors of a thread in a `turn`.
+Sites: `visits` of elements in a work tile, `lanes` of a lane axis whose elements each run a reduction, at most so
+many `stretches` of a loop over lanes, and at most so many elements of a row `kept` for later loops over it. With
+`threads` in a task: `width` lanes of a thread, `vectors` of a thread in a row of a map, or as many as are `repeated`
+where each work tile computes what its row reduces to; `hold` keeps what loops over a row share in registers, and a
+multiprocessor should have registers for so many `blocks` at one time (0: as it comes). A fold with corrections takes in
+so many vectors of a thread in a `turn`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, minimum
 from lumigen.lower.ahead import asked_of, asking
 from lumigen.lower.built import Built, check
 from lumigen.lower.hold import hold_rows
+from lumigen.lower.kept_rows import keep_rows
 from lumigen.lower.runs import terms_of, visited
 from lumigen.lower.scope import Names, Scope, kernel_reductions, moved
 from lumigen.lower.stretches import Stretch, stretches
@@ -51,7 +53,7 @@ from lumigen.region import (
 from lumigen.schedule import Schedule
 from lumigen.tile import For, StoreTile, TileProgram, WhenLast
 
-SITES = ("visits", "lanes", "stretches")
+SITES = ("visits", "lanes", "stretches", "kept")
 SITES_OF_ROWS = (*SITES, "held", "ahead")
 SITES_OF_LANES = ("visits", "lanes", "held")
 SITES_OF_TEAMS = ("threads", "width", "vectors", "repeated", "hold", "blocks")
@@ -357,6 +359,8 @@ def simt(plan: KernelPlan, sizes: Schedule, machine: Machine) -> Built:
     program, teams = _program(plan, sizes, machine), machine.teams
     if teams is not None and sizes.get("hold", 0):
         program = hold_rows(program, teams)
+    if sizes.get("kept", 0):
+        program = keep_rows(program, sizes["kept"], dtypes_of(machine.vectors))
     if sizes.get("blocks", 0):
         program = replace(program, blocks=sizes["blocks"])
     return Built(program, plan.region)

@@ -108,12 +108,13 @@ def _builders(machine: Processor) -> dict[str, Builder]:
         "simt": Builder(
             partial(simt.simt, machine=machine),
             sites(
-                {"visits": visits, "lanes": lanes, "stretches": (1, 4, 32)},
+                {"visits": visits, "lanes": lanes, "stretches": (1, 4, 32), "kept": (0, 8192)},
                 {"visits": visits, "lanes": lanes, "held": (1, 2, 4, 8)},
                 {
                     "visits": visits,
                     "lanes": lanes,
                     "stretches": (1, 4, 32),
+                    "kept": (0, 8192),
                     "held": (1, 2, 4, 8),
                     "ahead": (0, 1, 2),
                 },

@@ -26,7 +26,7 @@ THREADS = 64  # of a large machine
 LOOPS = {"visits": 8192, "lanes": 128}
 
 TILES = ThreadTiles(
-    loops={**LOOPS, "stretches": 4},
+    loops={**LOOPS, "stretches": 4, "kept": 8192},
     scans=LOOPS,
     # five panels to each of four streams in which a row reads its columns: long streams, and not a power of two apart,
     # which is slower (docs/design/0005)
