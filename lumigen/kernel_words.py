@@ -47,8 +47,8 @@ WORDS = frozenset((*_WORDS.split(), *_GROUP_WORDS.split(), *RESERVED))
 
 # What builders call axes, locals, scratch and the temporaries of a plan; with a number behind them, and as they are.
 _NUMBERED = """
-acc b_tile before carry correct factor held i j k left m n new old p part r result right row scan score state sum tile
-total turned v w_tile weights whole
+acc b_tile before carry correct factor held i j k kept left m n new old p part r result right row scan score state sum
+tile total turned v w_tile weights whole
 """
 _OWN = """
 a_tile acc arrived b_tile back band batch block c c_tile column_tile columns_each d e group inside j k k_begin

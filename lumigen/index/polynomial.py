@@ -457,10 +457,11 @@ def floordiv(n: Ix, d: Ix) -> Ix:
     if common is not None:
         a, _, _, rest = common
         return q + floordiv(a, rest)
-    if len(r.terms) == 1 and not r.const and r.terms[0][1] == 1 and len(r.terms[0][0]) == 1:
+    if len(r.terms) == 1 and r.terms[0][1] == 1 and len(r.terms[0][0]) == 1:
         inner = r.terms[0][0][0]
         if isinstance(inner, Quotient):
-            return q + floordiv(inner.numerator, inner.denominator * d)
+            whole = inner.numerator + r.const * inner.denominator
+            return q + floordiv(whole, inner.denominator * d)
     return q + of_atom(Quotient(r, d))
 
 

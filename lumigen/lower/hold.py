@@ -178,7 +178,7 @@ def _held(
         name = local(f"held{number + len(names)}", free_axes(e), f32)
         assert isinstance(name, Local)
         names[e] = name
-    kept = Kept(of, names, set(reads))
+    kept = HeldLoops(of, names, set(reads))
     loads = tuple(Keep(names[e], e, of.lanes) for e in reads)
     out: list[Stmt] = [Hold(n, parts, _element(e, of)) for e, n in names.items()]
     for s in body:
@@ -369,7 +369,7 @@ def _is_cheap(e: Expr, of: Over, reads: dict[Expr, int], size: int) -> bool:
 
 
 @dataclass
-class Kept:
+class HeldLoops:
     """Rewrites loops over a row to what is held, and has the first that computes a value keep it."""
 
     of: Over

@@ -14,7 +14,16 @@ from dataclasses import dataclass, field, replace
 from lumigen.dtype import DType, f32, f64
 from lumigen.index import ix
 from lumigen.lower.contractions import COSTLY
-from lumigen.lower.hold import Kept, Over, is_row, is_row_over, most_of, over_axis, parts_of, roots
+from lumigen.lower.hold import (
+    HeldLoops,
+    Over,
+    is_row,
+    is_row_over,
+    most_of,
+    over_axis,
+    parts_of,
+    roots,
+)
 from lumigen.region import (
     Buffer,
     Expr,
@@ -33,13 +42,13 @@ from lumigen.tile import Accumulate, For, Keep, Let, Stmt, StoreTile, TileProgra
 
 def keep_rows(program: TileProgram, most: int, dtypes: frozenset[DType]) -> TileProgram:
     """Of rows of at most so many elements; vectors have these dtypes."""
-    kept = _Rows(most, dtypes)
+    kept = _KeptRows(most, dtypes)
     body = tuple(kept.within(s) if isinstance(s, For) and not s.lanes else s for s in program.body)
     return replace(program, body=body, scratch=(*program.scratch, *kept.scratch))
 
 
 @dataclass
-class _Rows:
+class _KeptRows:
     most: int
     dtypes: frozenset[DType]
     scratch: list[Buffer] = field(default_factory=list[Buffer])
@@ -64,7 +73,7 @@ class _Rows:
             row = Buffer(f"row{len(self.scratch)}", Role.SCRATCH, (ix(extent),), e.dtype)
             names[e], places[name] = name, row
             self.scratch.append(row)
-        kept = Kept(of, names, set())
+        kept = HeldLoops(of, names, set())
         out = (
             replace(s, body=_stored(kept.body(s), places, s)) if is_row_over(s, of) else s
             for s in body
