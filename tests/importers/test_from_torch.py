@@ -518,7 +518,9 @@ class Chosen(nn.Module):
     def forward(self, x: torch.Tensor) -> Any:
         rows = x[x[:, 0] > 0]
         waves = torch.fft.fft(x).abs()
-        return rows.sum(), waves, torch.rand_like(x)
+        noise = torch.rand_like(waves)  # whatever its operand is
+        mixed = torch.cond(x.sum() > 0, lambda y: torch.randn_like(y), lambda y: y * 2, (waves,))
+        return rows.sum(), noise, mixed
 
 
 def test_all_that_is_in_the_way_is_told_at_once() -> None:
@@ -526,8 +528,9 @@ def test_all_that_is_in_the_way_is_told_at_once() -> None:
         lg.from_torch(Chosen(), (torch.randn(4, 4),), name="chosen")
     text = str(found.value)
     first = Chosen.forward.__code__.co_firstlineno
-    assert "[from_torch] 3 operations of chosen cannot be compiled" in text
-    for line, why in ((1, "how many places a mask chooses"), (2, "complex"), (3, "random")):
+    assert "[from_torch] 4 operations of chosen cannot be compiled" in text
+    reasons = ("how many places a mask chooses", "complex", "random", "randn_like")
+    for line, why in enumerate(reasons, 1):
         row = next(
             r for r in text.splitlines() if f"{__file__.rpartition('/')[2]}:{first + line}:" in r
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import random
+import re
 import sys
 import time
 from pathlib import Path
@@ -212,6 +213,41 @@ def test_explain_lists_operators_and_all_problems(tmp_path: Path, monkeypatch) -
     assert [p.name for p in tmp_path.iterdir()] == ["net.onnx"]
     code, out, _ = call("compile", str(file), "--explain", "--dim", "n=4", "--json")
     assert json.loads(out)["operators"] == {"NonZero": 1, "Exp": 1, "Frobnicate": 1, "Add": 1}
+
+
+def test_explain_lists_operators_that_are_not_known_whatever_their_operands_are(
+    tmp_path: Path,
+) -> None:
+    """Also in a graph and in a function; what only reads a problem is none."""
+    inner = helper.make_function(
+        "own", "Called", ["a"], ["b"], [node("Third", "a", "b", domain="my")],
+        [helper.make_opsetid("my", 1)],
+    )  # fmt: skip
+    side = helper.make_graph(
+        [node("Second", "a", "r", domain="my")],
+        "side",
+        [],
+        [helper.make_empty_tensor_value_info("r")],
+    )
+    other = helper.make_graph(
+        [node("Exp", "a", "q")], "other", [], [helper.make_empty_tensor_value_info("q")]
+    )
+    nodes = [
+        node("NonZero", "x", "a"),
+        node("First", "a", "b", domain="my"),
+        node("If", "a", "c", then_branch=side, else_branch=other),
+        node("Called", "b", "d", domain="own"),
+        node("RandomNormalLike", "b", "e"),
+        node("First", "b nobody", "f", domain="my"),
+        node("Add", "c d", "y"),
+    ]
+    file = saved(model(nodes, {"x": (F, [4])}, functions=[inner]), tmp_path)
+    _, out, text = call("compile", str(file), "--explain")
+    assert "(7 in all)" in text
+    for number, name in ((2, "my.First"), (3, "my.Second"), (4, "my.Third"), (6, "my.First")):
+        assert re.search(rf"node {number}, .* there is no operator {name} ", out), name
+    assert "node 5, /e/RandomNormalLike" in out
+    assert "node 7" not in out
 
 
 def _halved() -> onnx.ModelProto:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from lumigen.errors import DimsWithoutRange, LumigenError, UserError
+from lumigen.errors import DimsWithoutRange, UserError
 from lumigen.frontend import Tensor, trace_entry
 from lumigen.importers.onnx.importing import entry_of, opened
 
@@ -27,7 +27,7 @@ class Explained:
 
 def explained(model: Any, dims: Mapping[str, Any], inputs: Mapping[str, Any]) -> Explained:
     """The model walked to its end, problems collected; what depends on one of them is left out."""
-    problems: list[LumigenError] = []
+    problems: list[Exception] = []
     try:
         imported = opened(model, dims, inputs)
     except DimsWithoutRange as e:

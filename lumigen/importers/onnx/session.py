@@ -29,7 +29,15 @@ from lumigen.frontend.trace import current, fail
 from lumigen.importers.onnx.kinds import kept_in
 from lumigen.importers.onnx.node import NodePlace, OnnxNode, Operator, domain_of
 from lumigen.importers.onnx.reading import NARROW_ELEMENTS, array_of, elements_of
-from lumigen.importers.onnx.schema import SAID, body_of, misfit, output_element, type_of
+from lumigen.importers.onnx.schema import (
+    SAID,
+    body_of,
+    is_function,
+    misfit,
+    output_element,
+    type_of,
+)
+from lumigen.importers.onnx.soundness import nodes_within
 from lumigen.importers.onnx.table import row_of
 from lumigen.importers.onnx.values import FEW, INT64, Array, Known, Value, held, tidied, written
 
@@ -98,7 +106,7 @@ class Session:
     elements: Mapping[str, int]  # the type of each value of the main graph that declares one
     dims: Mapping[str, str] = field(default_factory=dict[str, str])  # what the file calls each
     read: Initialisers = field(default_factory=Initialisers)
-    problems: list[LumigenError] | None = None
+    problems: list[Exception] | None = None
     counts: Counter[str] = field(default_factory=Counter[str])
     steps: int = 0
 
@@ -195,14 +203,41 @@ class Session:
         return out.reshape(shape)
 
     def _collecting(self, proto: Any, frame: Frame) -> None:
-        """A node of the main graph, whose error is kept for later where all are wanted."""
+        """A node of the main graph, whose error is kept for later where all are wanted.
+
+        Operators of a node without a value, or inside of it, that have none with any operands are then listed too.
+        """
+        problems = self.problems
+        if problems is None:
+            self._step(proto, frame)
+            return
         try:
             self._step(proto, frame)
         except LumigenError as e:
-            if self.problems is None:
-                raise
-            self.problems.append(e)
+            problems.append(e)
             frame.values |= dict.fromkeys(proto.output, UNKNOWN)
+        if any(frame.values.get(name) is UNKNOWN for name in proto.output):
+            never = self._never_compiled(proto, frame)
+            problems += [e for e in never if str(e) not in map(str, problems)]
+
+    def _never_compiled(self, proto: Any, frame: Frame) -> Iterator[Exception]:
+        """An error for each operator of a node, and of its graphs and functions, that no operands make one of ours."""
+        seen: set[str] = set()
+        for inner, versions in nodes_within(proto, frame.versions, self.functions):
+            domain, name = domain_of(inner), full_name(inner)
+            version = versions.get(domain, 1)
+            if (domain, inner.op_type) in self.functions or name in seen:
+                continue
+            seen.add(name)
+            node = OnnxNode(inner, (), version, self, frame)
+            row = row_of(domain, node.op, version)
+            if row is None and not is_function(domain, node.op, version):
+                yield self._not_known(node)
+            elif row is not None and row.refusal:
+                try:
+                    row.function(node)
+                except UnsupportedNode as e:
+                    yield e
 
     def _step(self, proto: Any, frame: Frame) -> None:
         self.steps += 1
@@ -285,10 +320,12 @@ class Session:
         body = body_of(node)
         if body is not None:
             return self._call(node, *body)
-        raise node.unsupported(
-            f"there is no operator {full_name(node.proto)} in version {node.version}",
-            "Export the model without it, or as a function of other operators.",
-        )
+        raise self._not_known(node)
+
+    def _not_known(self, node: OnnxNode) -> Exception:
+        why = f"there is no operator {full_name(node.proto)} in version {node.version}"
+        remedy = "Export the model without it, or as a function of other operators."
+        return node.unsupported(why, remedy)
 
     def _of_known(self, row: Operator, node: OnnxNode) -> Known | None:
         """What a node of known operands gives; None where it is not known, or too much."""

@@ -42,6 +42,22 @@ def graphs_of(node: Any) -> Iterator[Any]:
             yield a.g
 
 
+def nodes_within(
+    node: Any, versions: Mapping[str, int], functions: Functions
+) -> Iterator[tuple[Any, Mapping[str, int]]]:
+    """The node, those of graphs in its attributes and of functions that are called, each with its operator sets."""
+    todo, called = [(node, versions)], set[tuple[str, str]]()
+    while todo:
+        one, versions = todo.pop()
+        yield one, versions
+        todo += ((n, versions) for g in graphs_of(one) for n in g.node)
+        key = domain_of(one), str(one.op_type)
+        if key in functions and key not in called:
+            called.add(key)
+            own = {domain_of(o): int(o.version) for o in functions[key].opset_import}
+            todo += ((n, {**versions, **own}) for n in functions[key].node)
+
+
 def least_steps(graph: Any, functions: Functions, deepest: int) -> int:
     """How many nodes a walk visits at least: those of a function at each call, of branches one, of a loop once."""
     known: dict[tuple[str, str], int] = {}

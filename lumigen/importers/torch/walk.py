@@ -74,9 +74,16 @@ class Walk:
 
     def value(self, node: Node, values: Mapping[Node, Any]) -> Any:
         """What a node computes; MISSING, with its problem noted, where it cannot be compiled."""
-        if any(values[n] is MISSING for n in node.all_input_nodes):
-            return MISSING
         line = line_of(node)
+        given = [values[n] for n in node.all_input_nodes]
+        if any(v is MISSING for v in given):
+            if not is_known(node.target):  # whatever its operands are
+                self.problems.append(
+                    Problem(f"{shown(node.target)}: {reason(computed(node.target))}", line)
+                )
+            for graph in (g for g in given if isinstance(g, GraphModule)):
+                self.run(graph, [MISSING for n in graph.graph.nodes if n.op == "placeholder"])
+            return MISSING
         try:
             with located(line):
                 return self.called(node, values)
@@ -166,6 +173,11 @@ def shown(target: Any) -> str:
 def computed(target: Any) -> str:
     """The operator of which the row is: of an op in place, the one that computes what it writes."""
     return value_op(str(target)) if writes(target) else shown(target)
+
+
+def is_known(target: Any) -> bool:
+    """Whether an operator is one of sizes, runs a graph, or has a row."""
+    return target in OF_SIZES or shown(target) in GRAPHS or row_of(computed(target)) is not None
 
 
 def reason(op: str) -> str:
