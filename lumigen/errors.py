@@ -299,6 +299,15 @@ class ProblemsInModel(UserError):
     message = "[explain] {file} cannot be compiled as it is. Remove each reason of the list above ({count} in all)."
 
 
+class RangesMissing(UserError):
+    """What `--explain` says of a model that lacks nothing but ranges of sizes; `example` is how to give them."""
+
+    message = (
+        "[explain] {file} can be compiled once its sizes have ranges, and has no other problem. "
+        "Give each a range or a number: {example}."
+    )
+
+
 class OriginalFailed(UserError):
     """What an imported model is compared with does not run on the inputs of the comparison; `why` is its error."""
 

@@ -392,6 +392,13 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
             "(3 in all)."
         ),
     ),
+    errors.RangesMissing: (
+        {"file": "net.onnx", "example": "--dim batch=1..64"},
+        (
+            "[explain] net.onnx can be compiled once its sizes have ranges, and has no other problem. "
+            "Give each a range or a number: --dim batch=1..64."
+        ),
+    ),
     errors.BadPass: (
         {"name": "forget", "what": "it gives None, no lg.ir.Graph"},
         (
@@ -574,9 +581,9 @@ def onnx_without_its_package() -> None:
         lg.from_onnx("net.onnx")
 
 
-def model_that_is_explained(directory: Path) -> None:
+def model_that_is_explained(directory: Path, op: str = "NonZero", size: int | str = 4) -> None:
     file = directory / "net.onnx"
-    file.write_bytes(of_one_node("NonZero").SerializeToString())
+    file.write_bytes(of_one_node(op, size=size).SerializeToString())
     command_line.main(["compile", str(file), "--explain"], standalone_mode=False)
 
 
@@ -669,6 +676,7 @@ PROGRAMS: dict[type[UserError], Callable[[Path], object]] = {
     errors.NotConstant: lambda _: lg.from_onnx(of_one_node("NonZero")),
     errors.DimsWithoutRange: lambda _: lg.from_onnx(of_one_node("Neg", size="n")),
     errors.ProblemsInModel: model_that_is_explained,
+    errors.RangesMissing: lambda d: model_that_is_explained(d, "Neg", "n"),
     errors.BadPass: lambda _: pass_that_gives_nothing(),
     errors.BadCall: lambda _: lg.nn.Linear(4, bais=True),  # pyright: ignore[reportCallIssue]
     errors.UnknownDim: dim_that_no_spec_declares,

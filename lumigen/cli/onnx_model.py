@@ -7,18 +7,22 @@ from pathlib import Path
 
 from lumigen.cli.options import Dims, Settings, input_values, is_onnx
 from lumigen.cli.terminal import result, result_json, table
-from lumigen.errors import BadArgument, ProblemsInModel, printable
+from lumigen.errors import BadArgument, ProblemsInModel, RangesMissing, printable
 from lumigen.importers.onnx import explained, inspected
 from lumigen.printer.amount import size
 
 
 def say_explained(model_file: str, settings: Settings, dims: Dims, *, as_json: bool) -> None:
-    """The operators of a model, and what of it cannot be compiled; ProblemsInModel where there is some."""
+    """The operators of a model, and what of it cannot be compiled.
+
+    ProblemsInModel where there is some, RangesMissing where that is ranges of sizes alone.
+    """
     if not is_onnx(model_file):
         value = f"of {model_file}"
         expected = "it with an ONNX model, a .pt2, or a directory of Hugging Face"
         raise BadArgument(op="compile", name="--explain", value=value, expected=expected)
     found = explained(model_file, dict(dims), input_values(settings))
+    lacks_ranges_alone = bool(found.ranges) and len(found.problems) == 1
     if as_json:
         result_json(asdict(found))
     else:
@@ -31,9 +35,11 @@ def say_explained(model_file: str, settings: Settings, dims: Dims, *, as_json: b
             "",
             table(rows, frozenset({1})),
             "",
-            *(printable(text) for text in found.problems),
+            *(printable(text) for text in found.problems if not lacks_ranges_alone),
         ]
         result("\n".join(lines).rstrip())
+    if lacks_ranges_alone:
+        raise RangesMissing(file=model_file, example=found.ranges)
     if found.problems:
         raise ProblemsInModel(file=model_file, count=len(found.problems))
 

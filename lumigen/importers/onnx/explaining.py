@@ -15,7 +15,10 @@ ANY_SIZE = (1, 64)  # of a dim that nobody has given, to go on with
 
 @dataclass(frozen=True)
 class Explained:
-    """An ONNX model: its ports as text, how often each operator occurs, and each problem."""
+    """An ONNX model: its ports as text, how often each operator occurs, and each problem.
+
+    `ranges` are the options that would give all sizes one; empty where none is missing.
+    """
 
     name: str
     versions: Mapping[str, int]
@@ -23,15 +26,18 @@ class Explained:
     outputs: tuple[str, ...]
     operators: Mapping[str, int]
     problems: tuple[str, ...]
+    ranges: str = ""
 
 
 def explained(model: Any, dims: Mapping[str, Any], inputs: Mapping[str, Any]) -> Explained:
     """The model walked to its end, problems collected; what depends on one of them is left out."""
     problems: list[Exception] = []
+    ranges = ""
     try:
         imported = opened(model, dims, inputs)
     except DimsWithoutRange as e:
         problems.append(e)
+        ranges = str(e.facts["example"])
         lacking = cast("list[str]", e.facts["dims"])
         imported = opened(model, {**dims, **dict.fromkeys(lacking, ANY_SIZE)}, inputs)
     session = imported.session
@@ -51,6 +57,7 @@ def explained(model: Any, dims: Mapping[str, Any], inputs: Mapping[str, Any]) ->
         tuple(_port(name, found) for _, name in imported.outputs),
         dict(session.counts.most_common()),
         tuple(map(str, session.problems)),
+        ranges,
     )
 
 

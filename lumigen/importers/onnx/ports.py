@@ -97,7 +97,7 @@ def dims_for(sizes: Sequence[Sequence[int | str]], given: Given, file: Any) -> d
     same = same_sizes("onnx", given, names)
     asked = dict.fromkeys(same.get(name, name) for name in names)
     if missing := [name for name in asked if name not in given]:
-        example = " ".join(f"--dim {_quoted(name)}=1..64" for name in missing[:4])
+        example = " ".join(f"--dim {_quoted(name)}=1..64" for name in missing)
         raise DimsWithoutRange(file=file, dims=missing, example=example)
     used: list[str] = []
     out: dict[str, Any] = {}
