@@ -95,6 +95,15 @@ UNARY: dict[str, Row] = {
     ),
     **{f"pow_{e}": both(lambda x, e=e: x**e) for e in (1, 2, 3, -1, -2, 0.5, -0.5, 1.7, -1.7)},
     **{f"exponential_{b}": both(lambda x, b=b: b**x) for b in (2.5, 0.5)},
+    **{
+        f"exponential_{b}": (lambda x, b=b: lg.pow(b, x), lambda x, b=b: torch.pow(b, x))
+        for b in (0.0, -0.0, np.inf)
+    },
+    "exp2_of_infinities": both(lambda x: (x * -np.inf).exp2()),
+    "is_inverse_root_infinite": both(lambda x: x.rsqrt().isinf()),
+    "is_inverse_root_finite": both(lambda x: x.rsqrt().isfinite()),
+    "is_inverse_root_the_least": both(lambda x: x.sqrt().reciprocal() == -np.inf),
+    "is_inverse_least": both(lambda x: x.relu().reciprocal() == -np.inf),
     "clamp": both(lambda x: x.clamp(-0.5, 0.75)),
 }
 BINARY: dict[str, Row] = {

@@ -22,6 +22,7 @@ from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.lower.devices import Device
 from lumigen.plan import KernelPlan, Loop
+from lumigen.program import InputArg
 from lumigen.targets.cpu.device import CPU
 from lumigen.targets.cuda.device import CUDA
 from lumigen.tile import For, StoreTile
@@ -124,6 +125,22 @@ def lowered(*names: str) -> LoweredModel:
 def test_what_is_computed_again_and_again_is_stored_once(name: str) -> None:
     (program,) = lowered(name).programs
     assert len(program.launches) == CASES[name].launches
+
+
+def test_a_reduction_reads_an_attention_that_is_shown() -> None:
+    """An id that is read, and may be no row of the table, bounds no loop."""
+
+    def pooled(q: Any, k: Any, v: Any, table: Any, ids: Any) -> dict[str, Any]:
+        y = ((q @ k.mT).softmax(-1) @ v) + table[ids][:, None]
+        return {"y": y, "mean": y.mean(-2)}
+
+    rows = {"table": lg.spec(50, 32), "ids": lg.spec(BATCH, 128, dtype=lg.i64)}
+    graph = traced(pooled, **HEADS, **rows)
+    for step in GRAPH_PASSES:
+        graph = step(graph)
+    first, *_, last = assemble((("entry", graph),), CPU).programs[0].launches
+    assert {"q", "k", "v"} <= {a.name for a in first.arguments if isinstance(a, InputArg)}
+    assert not [a.name for a in last.arguments if isinstance(a, InputArg)]
 
 
 def test_a_gpu_computes_them_where_they_are_read() -> None:

@@ -58,7 +58,7 @@ def unrounded(e: Prim, render: Callable[[Expr], str], *, lanes: bool = False) ->
             rest = y.value - float(np.float32(y.value))
             if y.value == math.log2(math.e):
                 return Text(f"exp({render(x)})")
-            if rest:
+            if rest and math.isfinite(rest):
                 return Text(
                     f"exp2_scaled({render(x)}, {literal(y.value, f32)}, {literal(rest, f32)})"
                 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
-from math import inf, isfinite, nan
+from math import copysign, inf, isfinite, nan
 
 from lumigen.ops import Op
 from lumigen.region import (
@@ -149,7 +149,9 @@ def is_nonnegative(e: Expr) -> bool:
             return True
         case Prim(op=Op.EXP2 | Op.SQRT):
             return True
-        case Prim(op=Op.RECIP | Op.CONTIGUOUS):
+        case Prim(op=Op.RECIP):  # of -0.0 it is -inf
+            return is_nonnegative(e.args[0]) and _is_not_minus_zero(e.args[0])
+        case Prim(op=Op.CONTIGUOUS):
             return e.dtype.is_bool or is_nonnegative(e.args[0])
         case Prim(op=Op.ADD):
             return all(is_nonnegative(a) for a in e.args)
@@ -164,6 +166,29 @@ def is_nonnegative(e: Expr) -> bool:
             return is_nonnegative(e.body)
         case _:
             return False
+
+
+def _is_not_minus_zero(e: Expr) -> bool:
+    """Whether a value that is at least zero is provably not -0.0."""
+    match e:
+        case Const():
+            return not e.dtype.is_float or copysign(1.0, e.value) > 0
+        case Holds() | Prim(op=Op.EXP2):
+            return True
+        case Prim(op=Op.ADD):
+            return any(map(_is_not_minus_zero, e.args))
+        case Prim(op=Op.MUL) if e.args[0] is e.args[1]:
+            return True
+        case Prim(op=Op.MUL | Op.SQRT | Op.RECIP):
+            return all(map(_is_not_minus_zero, e.args))
+        case Prim(op=Op.CONTIGUOUS):
+            return not e.args[0].dtype.is_float or _is_not_minus_zero(e.args[0])
+        case Choose():
+            return _is_not_minus_zero(e.then) and _is_not_minus_zero(e.otherwise)
+        case Reduce():
+            return _is_not_minus_zero(e.body)
+        case _:
+            return not e.dtype.is_float
 
 
 def is_not_nan(e: Expr) -> Expr | None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 
 from lumigen.dtype import DType, bf16, f32, i8, i32, u8
-from lumigen.index import Axis, Ix, Lookup, extent_of, product
+from lumigen.index import Axis, Ix, Lookup, extent_of, of_atom, product
 from lumigen.lower.groups import scales_bytes
 from lumigen.machine import Storing
 from lumigen.ops import TRANSCENDENTALS, Op
@@ -278,10 +278,10 @@ def is_bounded_by_data(value: Expr, bound: tuple[Axis, ...], *, one_row: bool | 
     if not holds_scores(value, one_row=one_row):
         return False
     asked = (c for e in walk([value]) if isinstance(e, Holds) for c in e.conditions)
-    return any(
-        c.axes & frozenset(bound) and any(isinstance(a, Lookup) for a in c.slack.atoms())
-        for c in asked
-    )
+    slacks = (c.slack for c in asked if any(isinstance(a, Lookup) for a in c.slack.atoms()))
+    # not what is read at a point of the axis and compared with anything else, as the id of a row of a table
+    compared = (a for e in slacks for m, _ in e.terms for a in m if not isinstance(a, Lookup))
+    return any(of_atom(a).axes & frozenset(bound) for a in compared)
 
 
 def has_nested_contraction(e: Expr, *, one_row: bool | OneRow) -> bool:

@@ -109,7 +109,8 @@ def folded_together(
 ) -> tuple[Node, ...] | None:
     """What to store so that a skeleton folds it in one loop and none of the regions computes anything of it again.
 
-    Nothing where it does as it is; None where no skeleton does. Asked once for a graph as it is cut.
+    Nothing where it does as it is; all of it where another region has it inside; None where no skeleton does. Asked
+    once for a graph as it is cut.
     """
     if roots not in g.folds:
         g.folds[roots] = _found_together(g, skeletons, roots)
@@ -122,13 +123,12 @@ def _found_together(
     nested = [n for n in roots if has_nested_reduction(g.inlined(n)[1])]
     for main in (n for n in nested if g.asked(skeletons.runs_whole, n)):
         parts = [_part_of(g, skeletons, main, n) for n in roots if n is not main]
-        found = [*(n for n in parts if n is not None), main]
-        if len(found) < len(roots):
+        if None in parts:
             continue
-        inner = tuple(n for n in found if n not in roots)
-        turned = [
-            n for n in found if n in roots and n not in g.cut and not _is_shown_as_it_is(g, n)
-        ]
+        found = list(dict.fromkeys(n for n in (*parts, main) if n is not None))
+        inner = tuple(n for n in found if n not in roots or (n in parts and n is main))
+        shown = (n for n in found if n not in inner and n not in g.cut)
+        turned = [n for n in shown if not _is_shown_as_it_is(g, n)]
         choices = (c for size in range(len(turned) + 1) for c in combinations(turned, size))
         for stored in ((*inner, *c) for c in choices):
             regions = ([g.region(n)] if n in stored else g.shown_regions(n) for n in found)
