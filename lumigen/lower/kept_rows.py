@@ -28,6 +28,7 @@ from lumigen.region import (
     Buffer,
     Expr,
     Intrinsic,
+    Local,
     Prim,
     Role,
     children,
@@ -66,10 +67,11 @@ class _KeptRows:
         shared = _shared([s for s in body if is_row_over(s, of)], of)
         if not shared:
             return rows
-        names: dict[Expr, Expr] = {}
+        names: dict[Expr, Local] = {}
         places: dict[Expr, Buffer] = {}
         for e in shared:
             name = local(f"kept{len(self.scratch)}", free_axes(e), e.dtype)
+            assert isinstance(name, Local)
             row = Buffer(f"row{len(self.scratch)}", Role.SCRATCH, (ix(extent),), e.dtype)
             names[e], places[name] = name, row
             self.scratch.append(row)
