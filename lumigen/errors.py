@@ -629,12 +629,12 @@ def _lines(value: object) -> str:
     return "\n".join(map(printable, str(value).rstrip().split("\n")[-MAX_LINES:]))
 
 
-def listed(names: list[str]) -> str:
+def listed(names: list[str], most: int = MAX_LISTED) -> str:
     """The first of the names, and how many more there are."""
     if not names:
         return "none"
-    more = len(names) - MAX_LISTED
-    return ", ".join(names[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def _restore(

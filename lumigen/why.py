@@ -27,8 +27,9 @@ from lumigen.program import Repeat
 from lumigen.progress import Stages
 from lumigen.region import Region, Role
 from lumigen.search import measured, winners
-from lumigen.search.book import key_of
+from lumigen.search.book import Found, key_of
 from lumigen.search.choice import Choice, beginnings, candidate_of, near
+from lumigen.search.climb import Times, is_better, ratios
 from lumigen.search.lanes import measuring_of, refusal
 from lumigen.search.story import as_text
 from lumigen.target import TARGETS
@@ -81,7 +82,8 @@ def why(
     rules = {name: rules_of_cuts(graph, skeletons) for name, graph, _ in (*cut.entries, *opening)}
     whole = _Whole(made, target, device, forms, kernels, rules)
     source = made.model.kernel(kernel)
-    parts = (_fusion(whole, found.of), _space(whole, found.of), _measured(target, found.of))
+    runs = _running(whole, found.of)
+    parts = (_fusion(whole, found.of), _space(whole, found.of), _measured(target, found.of, runs))
     return "\n".join((f"{kernel}: {source.title}", "", *(line for part in parts for line in part)))
 
 
@@ -126,9 +128,7 @@ def _reason(rule: Callable[..., object] | None) -> str:
 
 def _space(whole: _Whole, region: Region) -> Iterator[str]:
     """What the region could run as: the first that is legal is what it does without a search."""
-    schedules = whole.compilation.schedules
-    taken = schedules.pick(whole.device, region, region) is not None
-    chosen = schedules.choice(whole.device, region) if taken else None
+    chosen = taken = _scheduled(whole, region)
     yield "Its space, in order; the first legal one is the heuristic's:"
     for choice in beginnings(region, whole.device):
         built = _built(whole, region, choice)
@@ -138,9 +138,26 @@ def _space(whole: _Whole, region: Region) -> Iterator[str]:
         runs = chosen is None
         chosen = choice if chosen is None else chosen
         yield f"  {as_text(choice)}: {'it runs' if runs else 'legal'}"
-    if taken and chosen is not None:
-        yield f"  {as_text(chosen)}: it runs, as the schedules say"
+    if taken is not None:
+        yield f"  {as_text(taken)}: it runs, as the schedules say"
     yield from _near(whole, region, chosen)
+
+
+def _scheduled(whole: _Whole, region: Region) -> Choice | None:
+    """What the schedules say."""
+    schedules = whole.compilation.schedules
+    taken = schedules.pick(whole.device, region, region) is not None
+    return schedules.choice(whole.device, region) if taken else None
+
+
+def _running(whole: _Whole, region: Region) -> Choice | None:
+    """What the schedules say, else the first that is legal."""
+    legal = (
+        c
+        for c in beginnings(region, whole.device)
+        if not isinstance(_built(whole, region, c), Illegal)
+    )
+    return _scheduled(whole, region) or next(legal, None)
 
 
 def _near(whole: _Whole, region: Region, chosen: Choice | None) -> Iterator[str]:
@@ -163,18 +180,42 @@ def _built(whole: _Whole, region: Region, choice: Choice) -> tuple[Built, ...] |
     return Illegal("the space has no such plan") if found is None else device.realise(found)
 
 
-def _measured(target: Target, region: Region) -> Iterator[str]:
-    """What searches have measured of the region on this machine."""
+def _measured(target: Target, region: Region, runs: Choice | None) -> Iterator[str]:
+    """What searches have measured of the region on this machine, and why what is faster is not what runs."""
     measuring = measuring_of(target)
     if measuring is None or refusal(target):
         yield f"Nothing is measured of {target.text} here."
         return
     machine = winners.machine_of(measuring, os.cpu_count() or 1, cold=False)
-    rows = measured.of_region(machine, key_of(region))
+    key = key_of(region)
+    rows = measured.of_region(machine, key)
     timed = sorted((s[0], c) for c, s in rows.items() if s and s[0] > 0)
     if not timed:
         yield "Nothing of it was measured on this machine: lumigen tune MODEL measures."
         return
     lost = sum(not s for s in rows.values())
     yield f"Measured on this machine: {len(timed)} choices, {lost} more did not run; the fastest:"
-    yield from (f"  {duration(t)}  {as_text(c)}" for t, c in timed[:FASTEST])
+    kept = winners.known(winners.Kept(frozenset({key}), machine, ""), 0.0).book.found.get(key)
+    for place, (t, choice) in enumerate(timed):
+        if place < FASTEST or choice == runs:
+            yield f"  {duration(t)}  {as_text(choice)}{_standing(choice, runs, rows, kept)}"
+
+
+def _standing(
+    choice: Choice, runs: Choice | None, rows: Mapping[Choice, Times], kept: Found | None
+) -> str:
+    """That a choice runs; of a faster one, why it does not."""
+    if choice == runs:
+        return ": it runs"
+    now, was = rows[choice], rows.get(runs, ()) if runs is not None else ()
+    if kept is not None and kept.choice == choice and kept.seconds < kept.before:
+        return ": a search confirmed it, and compile --tune takes it"
+    if not was or now[0] >= was[0]:
+        return ""
+    if len(now) < len(was):
+        return ": it was not measured at all dims, so it does not run"
+    if not is_better(now, was):
+        slower = max(ratios(now, was)) > 1
+        why_not = "slower at other dims" if slower else "faster by no more than noise"
+        return f": {why_not}, so it does not run"
+    return ": no run of the whole model confirmed the difference, so it does not run"

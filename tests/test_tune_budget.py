@@ -19,15 +19,17 @@ from lumigen.dtype import f32
 from lumigen.lower.assemble import CutUp
 from lumigen.search import host
 from lumigen.search.batches import TrialBatches
-from lumigen.search.book import Book
-from lumigen.search.choice import beginnings
+from lumigen.search.book import Book, Found
+from lumigen.search.choice import beginnings, near
 from lumigen.search.climb import Climb, Space
 from lumigen.search.clock import Clock
 from lumigen.search.crew import Crew
+from lumigen.search.ending import ended
 from lumigen.search.jobs import Job
 from lumigen.search.models import Search, model_of
+from lumigen.search.story import Attempt, RegionStory, Story
 from lumigen.search.trial import Trials
-from lumigen.search.tune import TOO_SHORT, Terms, tune
+from lumigen.search.tune import TOO_SHORT, Terms, Tuned, tune
 from lumigen.target import HOST
 from lumigen.targets.cpu.device import CPU
 
@@ -119,9 +121,34 @@ def test_a_search_without_time_for_the_heuristics_kernels_ends_and_says_so(
     found = tune(entries_of(), HOST, slow, f32, Terms(1.0, 1))
     assert found.book == Book({})
     assert found.notes == (TOO_SHORT,)
+    assert ended(found) == [TOO_SHORT], "nothing of what was faster, as nothing was measured"
     assert found.unreached
     assert given
     assert max(given) <= 1.0, "no compilation may go on after the end"
+
+
+def test_the_end_says_what_was_not_confirmed_and_what_was_not_tried() -> None:
+    space = Space(CPU, (), (), [{ROWS: 32}])
+    (first, *_), device = climbs_of(MadeUp())[1], CPU
+    fresh = Climb(first.region, space, first.best, first.before, first.before)
+    beside = [*beginnings(first.region, device), *near(first.best, first.region, device)]
+    left = fresh.unseen()
+    assert left == len(beside) > 1
+    tried = (Attempt(1.0, first.best, 1.765e-5, is_quick=False, is_best=True),)
+    region = RegionStory("k", "k03", 2.088e-5, 1.765e-5, None, first.best, "", tried, unseen=left)
+    names = tuple(f"k{i}" for i in range(4, 33))
+    searched = Tuned(Book({}), {}, names, story=Story(9.0, 1, (), (region,), {}))
+    lost, most, unreached = ended(searched)
+    assert "did not confirm the difference: k03 20.88 us to 17.65 us" in lost
+    assert f"the time was over with 1 of about {1 + left} choices tried" in most
+    assert "too short for 29 kernels, k4, k5, k6 and 26 more: " in unreached
+    won = Found(first.best, 1.7e-5, 2.1e-5)
+    kept = replace(searched, faster={"k03": won}, unreached=())
+    assert [line for line in ended(kept) if "not used" in line or "no faster" in line] == []
+    slow = replace(region, best=region.before, unseen=0)
+    assert ended(Tuned(Book({}), {}, story=Story(9.0, 1, (), (slow,), {}))) == [
+        "the search found no faster kernel: the model runs as without it"
+    ]
 
 
 class Deaf:

@@ -17,6 +17,7 @@ from lumigen.lower.cuts import CUTS
 from lumigen.search import host, measured, winners
 from lumigen.search.book import Book, Found, key_of
 from lumigen.search.choice import beginnings
+from lumigen.search.story import as_text
 from lumigen.target import HOST
 from lumigen.targets.cpu.device import CPU
 from lumigen.why import lower_model, why
@@ -62,6 +63,34 @@ def test_it_says_what_a_region_could_run_as_and_what_was_measured() -> None:
     assert "  2 us  candidate 2: simt" in text
     assert "it runs, as the schedules say" in text
     assert "are refused:" in text
+
+
+def test_of_what_was_faster_it_says_why_that_does_not_run() -> None:
+    (region,) = (k.of for k in lower_model(traced(), {}).lowered.kernels if k.name == KERNEL)
+    assert region is not None
+    machine = winners.machine_of(host.MEASURING, os.cpu_count() or 1, cold=False)
+    runs, other, *_ = beginnings(region, CPU)
+
+    def line(now: tuple[float, ...]) -> str:
+        rows = [
+            measured.MeasuredRow(key_of(region), c, {"roofline": 1.0}, t)
+            for c, t in ((runs, (2e-6, 2e-6)), (other, now))
+        ]
+        measured.keep(machine, rows)
+        text = why(traced(), KERNEL, HOST, f32).partition("the fastest:\n")[2].splitlines()
+        assert next(t for t in text if t.startswith("  2 us  candidate 0: ")).endswith(": it runs")
+        return next(t for t in text if "candidate 1: " in t)
+
+    assert line((1e-6, 1e-6)).endswith(
+        ": no run of the whole model confirmed the difference, so it does not run"
+    )
+    assert line((1e-6, 3e-6)).endswith(": slower at other dims, so it does not run")
+    assert line((1.99e-6, 1.99e-6)).endswith(": faster by no more than noise, so it does not run")
+    assert line((1e-6,)).endswith(": it was not measured at all dims, so it does not run")
+    assert line((3e-6, 3e-6)).partition("us  ")[2] == as_text(other)
+    place = winners.Kept(frozenset(), machine, "")
+    winners.keep({key_of(region): Found(other, 1e-6, 2e-6)}, {}, place, 9.0)
+    assert line((1e-6, 1e-6)).endswith(": a search confirmed it, and compile --tune takes it")
 
 
 def test_there_has_to_be_such_a_kernel() -> None:

@@ -31,6 +31,7 @@ from lumigen.search.asked import asked_for
 from lumigen.search.book import text_of
 from lumigen.search.crew import Crew
 from lumigen.search.export import exported
+from lumigen.search.tune import TOO_SHORT
 from lumigen.target import parse_target
 
 OF_EXPORT = ("model_file", "target", "file", "quiet", "as_json")  # what --export alone asks for
@@ -108,7 +109,8 @@ def tune(
             )
         for note in filter(None, (way, *found.lines, *stages.said)):
             say(f"note: {note}")
-        said = {"model": model.name, "faster": len(made.schedules.found), **_written(made, html)}
+        said = {"model": model.name, "faster": len(made.schedules.found)}
+        said |= {"searched": TOO_SHORT not in stages.said, **_written(made, html)}
     if file is not None:
         book = exported(target)
         with whole_file(file) as out:
@@ -158,6 +160,8 @@ def _written(made: Compilation, html: str | None) -> dict[str, object]:
 
 
 def _lines(said: dict[str, object]) -> list[str]:
-    lines = [f"{said['model']}: {said['faster']} regions are faster"] if "model" in said else []
+    regions = "1 region is" if said.get("faster") == 1 else f"{said.get('faster')} regions are"
+    how = f"{regions} faster" if said.get("searched") else "the search was too short"
+    lines = [f"{said['model']}: {how}"] if "model" in said else []
     lines += [f"{said['html']}: the search"] if "html" in said else []
     return [*lines, *([f"{said['file']}: {said['regions']} regions"] if "file" in said else [])]

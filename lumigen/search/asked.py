@@ -18,13 +18,13 @@ from lumigen.frontend import Traced
 from lumigen.passes import Entries
 from lumigen.progress import Stages
 from lumigen.search import cluster
-from lumigen.search.book import NOTHING, Book, Found, book_of
+from lumigen.search.book import NOTHING, Book, book_of
 from lumigen.search.crew import ONE, Crew
+from lumigen.search.ending import ended
 from lumigen.search.equal import LACKING, Equal, chosen, proposed
 from lumigen.search.flipping import flipped
 from lumigen.search.lanes import measuring_of, refusal
 from lumigen.search.shipped import shipped
-from lumigen.search.story import FINAL, reached
 from lumigen.search.tune import News, Terms, tune
 from lumigen.target_row import Target
 
@@ -109,24 +109,8 @@ class Asked:
             terms = replace(terms, spent=self.spent + monotonic() - begun)
             given = Book({}, flipped=flips).flips
             found = tune(entries, target, measuring, dtype, terms, tell, given)
-        for note in found.notes:
+        for note in ended(found):
             at.say(note)
-        if found.faster:
-            at.say(f"the search made faster: {', '.join(starmap(_gained, found.faster.items()))}")
-            if (story := found.story) is not None:
-                took = f"{reached(story):.0f} of {story.seconds:.0f} s"
-                at.say(f"{FINAL:.0%} of the speed at its end was there after {took}")
-        else:
-            at.say("the search found no faster kernel: the model runs as without it")
-        if found.dropped:
-            at.say(
-                f"choices that were dropped: {', '.join(starmap(_counted, found.dropped.items()))}"
-            )
-        if found.unreached:
-            at.say(
-                f"the search was too short for {', '.join(found.unreached)}: these run as without one, "
-                "and are searched next time"
-            )
         for kind, keys in flips.items():
             at.say(f"{FLIPPED[kind]}, by the search: {len(keys)}")
         return replace(found.book, story=found.story, algebra=self.algebra, flipped=flips)
@@ -134,14 +118,6 @@ class Asked:
 
 def _fired(rule: str, blocks: int) -> str:
     return f"{rule} in {blocks} {'block' if blocks == 1 else 'blocks'}"
-
-
-def _counted(what: str, count: int) -> str:
-    return f"{count} {what}"
-
-
-def _gained(name: str, found: Found) -> str:
-    return f"{name} {found.before * 1e6:.3g} us to {found.seconds * 1e6:.3g} us"
 
 
 def as_text(news: News) -> str:

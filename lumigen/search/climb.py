@@ -160,7 +160,7 @@ class Climb:
         self._looked_at(self.best)
         self.kept.append((mean(self.before), self.best))
         self.left = chain(self.known, beginnings(self.region, self.space.device))
-        self.begun = False
+        self.begun = self.breeds = False
         self.stages = iter((self._near_the_best, self._bred))
 
     def next(self) -> Choice | None:
@@ -185,7 +185,7 @@ class Climb:
                 stage = next(self.stages, None)
                 if stage is None:
                     return
-                self.begun, self.left = True, stage()
+                self.begun, self.breeds, self.left = True, stage == self._bred, stage()
                 continue
             looked += 1
             if (features := self._looked_at(choice)) is not None:
@@ -200,7 +200,16 @@ class Climb:
         """Go on from the best, after all that the space begins with."""
         self.stages = iter((self._near_the_best, self._bred))
         if self.begun:
-            self.left = iter(())
+            self.left, self.breeds = iter(()), False
+
+    def unseen(self) -> int:
+        """How many choices, of the beginnings and near the best, were not looked at: some may not be legal.
+
+        It takes them, so it is asked when the search is over.
+        """
+        begun = () if self.breeds else self.left
+        near = (stage() for stage in self.stages if stage == self._near_the_best)
+        return sum(1 for _ in chain(begun, *near))
 
     def _near_the_best(self) -> Iterator[Choice]:
         return near(self.best, self.region, self.space.device, self.space.architectures)

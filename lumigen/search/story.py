@@ -27,7 +27,8 @@ class Attempt:
 class RegionStory:
     """A region: what was tried of it, and how often which reason refused a choice.
 
-    `alike` choices make kernels that others make, and `waiting` ones were legal and had no turn.
+    `alike` choices make kernels that others make, `waiting` ones were legal and had no turn, and `unseen` ones were
+    not looked at.
     """
 
     key: str
@@ -41,6 +42,7 @@ class RegionStory:
     refused: Mapping[str, int] | None = None
     alike: int = 0
     waiting: int = 0
+    unseen: int = 0
 
 
 @dataclass(frozen=True)

@@ -270,6 +270,7 @@ def _story(
         dict(climb.refused),
         climb.alike,
         len(climb.waiting),
+        climb.unseen(),
     )
 
 
