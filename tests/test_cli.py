@@ -111,6 +111,8 @@ def test_compile_prints_a_summary_and_lines_to_paste(here: Path, run: Run) -> No
     assert out.splitlines()[0] == "digits 0.1.0 for cpu in digits-cpu"
     for word in ("classify", "batch=64", "kernels  3", "weights  4", "files    ", "time     trace"):
         assert word in out
+    (times,) = (line for line in out.splitlines() if line.startswith("time "))
+    assert " us" not in times, "steps that had nothing to do are left out"
     paste = [line for line in out.splitlines() if line.startswith(("Python", "bench", "CMake"))]
     assert [line.split()[0] for line in paste] == ["CMake"], "the others need what is built"
     assert [line.split()[0] for line in err.splitlines()] == [
@@ -475,6 +477,10 @@ REFUSED = [
     ("inspect checkpoint", "says `lumigen compile checkpoint --explain`"),
     ("inspect checkpoint/a.pt2", "says `lumigen compile checkpoint/a.pt2 --explain`"),
     ("inspect full/a.txt", "[inspect] full/a.txt cannot be used: it is no shared library"),
+    (
+        "inspect checkpoint/a.pt2",
+        "takes an ONNX file, and no .pt2. What is in an archive says `lumigen compile",
+    ),
     ("new full", "[new] full cannot be used: it is there already. Choose another name"),
     ("new 9lives", "[new] NAME cannot be '9lives'. Pass a name that begins with a letter from A"),
     (

@@ -83,6 +83,7 @@ def manifest_of_library(path: Path) -> dict[str, Any]:
         why = "it is no shared library that holds a manifest of lumigen"
         remedy = "Name a shared library that was built from an emitted project, or an .onnx file."
         if path.suffix == ".pt2":
+            why = "inspect takes an ONNX file, and no .pt2"
             remedy = f"What is in an archive says `lumigen compile {path} --explain`."
         raise FileRefused(command="inspect", file=path, why=why, remedy=remedy)
     return manifest

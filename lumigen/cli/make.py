@@ -50,6 +50,7 @@ from lumigen.target_row import Target
 from lumigen.why import why
 
 MAX_UNUSED = 8
+LEAST = 1e-3  # seconds of a stage that is shown
 
 
 @click.command(epilog=example("new digits && lumigen compile digits/model.py"))
@@ -321,7 +322,8 @@ def as_text(s: Summary) -> str:
     wrote = f"{len(s.written.written)} written"
     if s.written.removed:
         wrote += f", {len(s.written.removed)} removed"
-    times = ", ".join(f"{name} {duration(t)}" for name, t in s.seconds.items())
+    long = {name: t for name, t in s.seconds.items() if t >= LEAST}  # others had nothing to do
+    times = ", ".join(f"{name} {duration(t)}" for name, t in long.items())
     built = "" if s.built is None else ", built before" if s.built.was_current else ", built"
     lines = [
         f"{s.model} {s.version} for {s.target} in {s.directory}{built}",
