@@ -45,13 +45,17 @@ class Difference:
 
 @dataclass(frozen=True)
 class Checked:
-    """Each output at each set of sizes; `vectors` are what the project's tests keep of the original's, by entry."""
+    """Each output at each set of sizes; `by` is what ran the original.
+
+    `vectors` are what the project's tests keep of the original's, by entry.
+    """
 
     rows: tuple[Difference, ...]
     vectors: Mapping[str, tuple[Vector, ...]]
+    by: str
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.rows))
+        return "\n".join([f"compared with {self.by}", *map(str, self.rows)])
 
 
 def check(model: Model) -> Checked:
@@ -80,7 +84,8 @@ def check(model: Model) -> Checked:
         text = ", ".join([*of_several, *filter(None, [call.sizes])])
         rows += [_apart(text, name, array, call.outputs[name]) for name, array in got.items()]
         vectors.setdefault(call.entry, []).append(_vector(call, weights))
-    return Checked(tuple(rows), {entry: tuple(found) for entry, found in vectors.items()})
+    by = ", ".join(dict.fromkeys(o.by() for o in originals.values()))
+    return Checked(tuple(rows), {entry: tuple(found) for entry, found in vectors.items()}, by)
 
 
 def kept(model: Model) -> dict[str, tuple[Vector, ...]]:
@@ -147,7 +152,7 @@ def chosen(dims: Sequence[Dim]) -> list[tuple[int, ...]]:
 
 def _run(model: str, original: Original, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
     try:
-        return original(inputs)
+        return original.run(inputs)
     except Exception as e:  # another program, which ends in many ways
         why = f"{type(e).__name__}: {first_line(e)[:TOLD].rstrip('.')}"
         why += "".join(f" ({note})" for note in getattr(e, "__notes__", ()))

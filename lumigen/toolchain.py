@@ -60,7 +60,9 @@ def findings() -> tuple[Finding, ...]:
         _package("numpy"),
         _processor(),
         _cache(),
-        *(_package(name, extra=True) for name in ("torch", "onnx", "transformers")),
+        *(_package(name, extra=name) for name in ("torch", "onnx", "transformers")),
+        _package("onnxruntime", needed=False),  # --check asks it first
+        _package("egglog", extra="search"),  # with which --tune looks for equal programs
     )
 
 
@@ -231,13 +233,14 @@ def _headers() -> Finding:
     )
 
 
-def _package(name: str, *, extra: bool = False) -> Finding:
-    """`extra`: what reads models of other programs, and is an extra of that name."""
+def _package(name: str, *, extra: str = "", needed: bool = True) -> Finding:
+    """A package of Python; none of an `extra` of lumigen is needed."""
+    is_needed = needed and not extra
     try:
-        return Finding(name, importlib.metadata.version(name), is_needed=not extra)
+        return Finding(name, importlib.metadata.version(name), is_needed=is_needed)
     except importlib.metadata.PackageNotFoundError:
-        command = f"pip install 'lumigen[{name}]'" if extra else f"pip install {name}"
-        return Finding(name, "not found", command, is_needed=not extra)
+        what = f"'lumigen[{extra}]'" if extra else name
+        return Finding(name, "not found", f"pip install {what}", is_needed=is_needed)
 
 
 def _processor() -> Finding:

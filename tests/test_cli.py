@@ -881,6 +881,8 @@ def test_doctor_finds_what_builds_need(run: Run) -> None:
     assert code == (0 if all(f["ok"] for f in found.values() if f["needed"]) else 1)
     assert not found["CUDA toolkit"]["needed"]
     assert not found["Metal"]["needed"]
+    assert not found["onnxruntime"]["needed"]
+    assert found["egglog"]["ok"] or found["egglog"]["remedy"] == "pip install 'lumigen[search]'"
     assert {"C++ compiler", "cmake", "ninja", "Python headers", "processor"} <= found.keys()
 
 

@@ -196,7 +196,8 @@ def compile_command(
         say(f"note: {note}")
     _say_notes(summary, weights or model_file)
     if as_json:
-        differences = {"checked": [asdict(row) for row in checked.rows]} if checked else {}
+        rows = [asdict(row) for row in checked.rows] if checked else []
+        differences = {"checked": rows, "checked_with": checked.by} if checked else {}
         result_json(as_object(summary) | differences)
     else:
         result(as_text(summary))
@@ -263,12 +264,12 @@ def _check_options(dtype: str, weights: str | None, *, explain: bool, check: boo
 
 
 def as_rows(checked: Checked) -> str:
-    """The greatest difference of each output from the original's, as a table."""
+    """What ran the original, and the greatest difference of each output from its, as a table."""
     rows = [
         ("sizes", "output", "greatest difference", "greatest number"),
         *((r.sizes, r.output, f"{r.difference:.3g}", f"{r.greatest:.3g}") for r in checked.rows),
     ]
-    return table(rows, frozenset({2, 3}))
+    return f"compared with {checked.by}\n\n{table(rows, frozenset({2, 3}))}"
 
 
 def _texts(dims: Dims) -> list[tuple[str, str]]:

@@ -17,7 +17,13 @@ from lumigen.calibrate import Calibration, calibrated
 from lumigen.cli.opened import read_array
 from lumigen.errors import BadArgument
 from lumigen.frontend import Model, Traced, load_model_file
-from lumigen.importers.hugging_face import Opened, checked, is_checkpoint, open_checkpoint
+from lumigen.importers.hugging_face import (
+    Opened,
+    checked,
+    is_checkpoint,
+    open_checkpoint,
+    transformers_version,
+)
 from lumigen.importers.onnx import from_onnx
 from lumigen.importers.torch import from_pt2
 from lumigen.model_weights import DTYPES
@@ -390,7 +396,7 @@ def stored(
 def _checked(found: Opened) -> Checked:
     """A checkpoint beside the module of transformers, a text in parts; its tests keep what a new context gives."""
     rows = tuple(Difference(**asdict(row)) for row in checked(found))
-    return Checked(rows, kept(found.model))
+    return Checked(rows, kept(found.model), transformers_version())
 
 
 def refuse_settings(settings: Settings) -> None:

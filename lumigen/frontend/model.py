@@ -34,7 +34,17 @@ from lumigen.weights import Array, Weights, check_named
 RETURNS = ("RETURN_VALUE", "RETURN_CONST")  # the instructions that end a function
 FEW = 4  # items of a result that an error lists
 F = TypeVar("F", bound=Callable[..., Any])
-Original = Callable[[Mapping[str, Array]], Mapping[str, Array]]  # inputs by name to outputs by name
+
+
+@dataclass(frozen=True)
+class Original:
+    """The program that an entry was imported from: inputs by name to outputs by name.
+
+    `by` says what has run it, a package with its version; empty before it has run.
+    """
+
+    run: Callable[[Mapping[str, Array]], Mapping[str, Array]]
+    by: Callable[[], str]
 
 
 @dataclass(frozen=True)

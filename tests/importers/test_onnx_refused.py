@@ -305,12 +305,19 @@ def test_check_asks_onnxruntime_first_and_the_evaluator_where_that_does_not_run(
             asked.append(given)
             self.run = (lambda *_: [np.zeros((2, 3), F)]) if len(asked) == 1 else None
 
-    runtime = mock.MagicMock(InferenceSession=InferenceSession, __spec__=mock.MagicMock())
+    runtime = mock.MagicMock(
+        InferenceSession=InferenceSession, __spec__=mock.MagicMock(), __version__="1.2"
+    )
     monkeypatch.setitem(sys.modules, "onnxruntime", runtime)
-    (row,) = lg.check(made).rows
+    found = lg.check(made)
+    (row,) = found.rows
+    assert found.by == "onnxruntime 1.2"
+    assert str(found).startswith("compared with onnxruntime 1.2\n")
     assert asked == [proto.SerializeToString()]
     assert (row.greatest, row.difference > 0) == (0, True), "it is compared with what that gives"
-    (row,) = lg.check(lg.from_onnx(proto, {"batch": 2})).rows
+    found = lg.check(lg.from_onnx(proto, {"batch": 2}))
+    (row,) = found.rows
+    assert found.by == f"the reference evaluator of onnx {onnx.__version__}"
     assert len(asked) == 2
     assert row.difference < 1e-5 < row.greatest
 

@@ -6,6 +6,7 @@ from lumigen.importers.hugging_face.opening import checked as checked
 from lumigen.importers.hugging_face.opening import explained as explained
 from lumigen.importers.hugging_face.opening import from_hugging_face as from_hugging_face
 from lumigen.importers.hugging_face.opening import open_checkpoint as open_checkpoint
+from lumigen.importers.hugging_face.opening import transformers_version as transformers_version
 
 __all__ = [
     "Opened",
@@ -14,4 +15,5 @@ __all__ = [
     "from_hugging_face",
     "is_checkpoint",
     "open_checkpoint",
+    "transformers_version",
 ]

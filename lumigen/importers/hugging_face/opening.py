@@ -15,6 +15,7 @@ from typing import Any, cast
 from lumigen.errors import BadArgument, NotComputed, NotImported, PackageMissing, UnknownOption
 from lumigen.frontend import Dim, Model
 from lumigen.frontend.load import parse_option
+from lumigen.frontend.model import Original
 from lumigen.frontend.trace import fail
 from lumigen.graph import Graph, tensor_of
 from lumigen.importers.hugging_face.checkpoint import Checkpoint, read_checkpoint
@@ -121,7 +122,7 @@ def opened(found: Chosen) -> Opened:
     if found.example is not None:
         made = Opened(found, found.example, found.checkpoint.weights)
         made.model.originals = {
-            entry: partial(_of_transformers, made, entry)
+            entry: Original(partial(_of_transformers, made, entry), transformers_version)
             for entry, graph in found.example.trace().entries
             if begins(graph)
         }
@@ -134,6 +135,13 @@ def opened(found: Chosen) -> Opened:
     made.model.own = made.weights
     made.model.source = found.checkpoint.folder.resolve().name
     return made
+
+
+def transformers_version() -> str:
+    """What runs the originals of checkpoints."""
+    from lumigen.importers.hugging_face.original import VERSION
+
+    return VERSION
 
 
 def begins(graph: Graph) -> bool:

@@ -36,17 +36,23 @@ def original_of(imported: Any) -> Original:
         found = package("onnx.reference").ReferenceEvaluator(proto)
         return lambda given: found.run(None, given)
 
+    ran: dict[str, None] = {}
+
     def outputs(given: Mapping[str, Any]) -> list[Any]:
         is_there = find_spec(RUNTIME) is not None
         if is_there:
             with suppress(Exception):
-                return session()(given)
+                found = session()(given)
+                ran[f"{RUNTIME} {import_module(RUNTIME).__version__}"] = None
+                return found
         try:
-            return evaluator()(given)
+            found = evaluator()(given)
         except Exception as e:
             if not is_there:
                 e.add_note(f"{RUNTIME}, which is asked first, is not installed")
             raise
+        ran[f"the reference evaluator of onnx {package().__version__}"] = None
+        return found
 
     infos = {i.name: i for i in imported.proto.graph.input}
     labels = dict(_labels(imported.proto.graph))
@@ -60,7 +66,7 @@ def original_of(imported: Any) -> Original:
         found = [(name, _columns(value, labels.get(onnx))) for (onnx, name), value in pairs]
         return dict(part for name, value in found for part in _parts(name, value))
 
-    return run
+    return Original(run, lambda: " and ".join(ran))
 
 
 def _labels(graph: Any) -> Iterator[tuple[str, list[Any]]]:

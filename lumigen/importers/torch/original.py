@@ -47,7 +47,7 @@ def original_of(given: Any, program: Any, inputs: Mapping[str, str]) -> Original
                 out[name] = as_array(value)
         return out
 
-    return run
+    return Original(run, lambda: f"torch {torch.__version__}")
 
 
 def fresh(given: Any, changed: set[str]) -> torch.nn.Module:
