@@ -151,4 +151,6 @@ def parts(atom: Atom) -> tuple[Ix, ...]:
 
 
 def _wrap(e: Ix) -> str:
-    return str(e) if len(e.terms) + bool(e.const) <= 1 else f"({e})"
+    """What divides: what is multiplied or added up is in parentheses."""
+    is_atom = [(len(m), c) for m, c in e.terms] == [(1, 1)] and not e.const
+    return str(e) if is_atom or e.is_const else f"({e})"

@@ -1,4 +1,4 @@
-// run k00_up_down_panel(x, w_down_panels, w_up_panels, out, rows, row_tiles=min(((rows + 7)//8), ((rows - 1)//96*threads())*threads() + threads())) tasks row_tiles
+// run k00_up_down_panel(x, w_down_panels, w_up_panels, out, rows, row_tiles=min(((rows + 7)//8), ((rows - 1)//(96*threads()))*threads() + threads())) tasks row_tiles
 #include "runtime/index.h"
 #include "runtime/lanes.h"
 #include "runtime/panel.h"

@@ -1,4 +1,4 @@
-// run k00_norm_panel(x, w_norm, w_w_panels, out, rows, row_tiles=min(((rows + 31)//32), ((rows - 1)//96*threads())*threads() + threads()), column_tiles=min(((threads() - 1)//row_tiles) + 1, 2)) tasks column_tiles*row_tiles
+// run k00_norm_panel(x, w_norm, w_w_panels, out, rows, row_tiles=min(((rows + 31)//32), ((rows - 1)//(96*threads()))*threads() + threads()), column_tiles=min(((threads() - 1)//row_tiles) + 1, 2)) tasks column_tiles*row_tiles
 #include "runtime/index.h"
 #include "runtime/lanes.h"
 #include "runtime/panel.h"

@@ -1,4 +1,4 @@
-// run k00_query_key_panel(x, w_query_panels, w_key_panels, q, k, rows, row_tiles=min(((rows + 31)//32), ((rows - 1)//96*threads())*threads() + threads()), column_tiles=min(((threads() - 1)//row_tiles) + 1, 2), column_tiles1=1) tasks column_tiles*row_tiles + column_tiles1*row_tiles
+// run k00_query_key_panel(x, w_query_panels, w_key_panels, q, k, rows, row_tiles=min(((rows + 31)//32), ((rows - 1)//(96*threads()))*threads() + threads()), column_tiles=min(((threads() - 1)//row_tiles) + 1, 2), column_tiles1=1) tasks column_tiles*row_tiles + column_tiles1*row_tiles
 #include "runtime/index.h"
 #include "runtime/lanes.h"
 #include "runtime/panel.h"

@@ -1,4 +1,4 @@
-// run k00_product_panel(x, w, out, rows, row_tiles=min(((rows + 127)//128), ((rows - 1)//256*threads())*threads() + threads()), column_tiles=1) tasks column_tiles*row_tiles
+// run k00_product_panel(x, w, out, rows, row_tiles=min(((rows + 127)//128), ((rows - 1)//(256*threads()))*threads() + threads()), column_tiles=1) tasks column_tiles*row_tiles
 #include "runtime/index.h"
 #include "runtime/lanes.h"
 #include "runtime/panel.h"

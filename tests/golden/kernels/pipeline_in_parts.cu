@@ -1,4 +1,4 @@
-// run k00_product_pipeline(x, w, out, t0, counters 0 .. 4, few, parts=max(((8)//2*((few + 15)//16)), 1)) tasks 2*((few + 15)//16)*parts
+// run k00_product_pipeline(x, w, out, t0, counters 0 .. 4, few, parts=max(((8)//(2*((few + 15)//16))), 1)) tasks 2*((few + 15)//16)*parts
 #define LUMIGEN_TEAM 1  // threads that share a row
 #define LUMIGEN_LANES 4  // elements of a Vec
 #include "runtime/elements.cuh"

@@ -1,4 +1,4 @@
-// run k00_product_cascade(q, k, out, many, row_tiles=min(((many + 7)//8), ((many - 1)//96*threads())*threads() + threads())) tasks row_tiles
+// run k00_product_cascade(q, k, out, many, row_tiles=min(((many + 7)//8), ((many - 1)//(96*threads()))*threads() + threads())) tasks row_tiles
 #include "runtime/index.h"
 #include "runtime/lanes.h"
 #include "runtime/panel.h"
