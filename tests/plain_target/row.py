@@ -10,7 +10,7 @@ from lumigen.emit.environment import render
 from lumigen.emit.expression import Renderer, computed_in, literal
 from lumigen.emit.kernel import KernelText, dim_arguments, spelled_dims
 from lumigen.emit.lines import Lines, joined, used
-from lumigen.index import Ix
+from lumigen.index import Ix, product
 from lumigen.lower.scope import address
 from lumigen.program import KernelParameter
 from lumigen.region import Local, Monoid
@@ -39,6 +39,7 @@ class PlainContext:
     name: str
     pointers: tuple[KernelParameter, ...]
     dims: tuple[tuple[str, str], ...]
+    tiles: tuple[str, ...]  # of scratch
     lines: tuple[str, ...]
 
 
@@ -48,7 +49,9 @@ def plain_kernel(
     dims = spelled_dims(program, parameters)
     lines = joined(used(statements(program.body, Renderer(dims))))
     pointers = tuple(p for p in parameters if p.dtype is not None)
-    context = PlainContext(name, pointers, dim_arguments(program, parameters, dims), lines.text)
+    tiles = tuple(f"{computed_in(b.dtype)} {b}[{product(b.dims)}]" for b in program.scratch)
+    arguments = dim_arguments(program, parameters, dims)
+    context = PlainContext(name, pointers, arguments, tiles, lines.text)
     return KernelText(render(FOLDER, "kernel.cpp.j2", kernel=context))
 
 
