@@ -153,6 +153,12 @@ class BadArgument(UserError):
     message = "[{op}] {name} cannot be {value}. Pass {expected}."
 
 
+class NoGreatestSize(BadArgument):
+    """Of dims of a program; `least` has the least size of each."""
+
+    least: Mapping[str, int]
+
+
 class BadSize(UserError, TypeError):
     """What is no size, or a size where a number is needed; `why` is a clause, `remedy` a sentence.
 

@@ -94,6 +94,15 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
         {"op": "dropout", "name": "p", "value": 1.5, "expected": "a number from 0 to 1"},
         "[dropout] p cannot be 1.5. Pass a number from 0 to 1.",
     ),
+    errors.NoGreatestSize: (
+        {
+            "op": "from_torch",
+            "name": "the dim rows",
+            "value": "without a greatest size",
+            "expected": "a greatest size of it",
+        },
+        "[from_torch] the dim rows cannot be without a greatest size. Pass a greatest size of it.",
+    ),
     errors.UnknownDim: (
         {"entry": "classify", "name": "sequence", "known": ["batch"]},
         (
@@ -669,6 +678,9 @@ PROGRAMS: dict[type[UserError], Callable[[Path], object]] = {
     errors.BadReshape: lambda _: tensor(2, 3).reshape(4, 2),
     errors.BadSize: lambda _: lg.Dim("n", 1, 8) / 2,
     errors.BadArgument: lambda _: lg.Model("not a name"),
+    errors.NoGreatestSize: lambda _: lg.from_torch(
+        torch.nn.ReLU(), (torch.ones(3, 2),), dynamic_shapes=({0: torch.export.Dim("rows")},)
+    ),
     errors.PackageMissing: lambda _: onnx_without_its_package(),
     errors.BadCheckpoint: lambda d: open_checkpoint(d, {}, {}),
     errors.BadOnnxFile: lambda d: lg.from_onnx(d / "net.onnx"),

@@ -144,13 +144,19 @@ def test_all_that_an_archive_has_is_listed(archive: Path, tmp_path: Path) -> Non
         (["--set", "a=1"], "--set cannot be a"),
         (["--set", "a=1", "--explain"], "--set cannot be a"),
         (["--explain", "--check"], "one of the two"),
-        (["--explain"], "the dim x_dim0 cannot be without a greatest size"),
         (["--check", "--weights", "w.npz"], "the original has its own weights"),
     ],
 )
 def test_options_that_do_not_fit(archive: Path, options: list[str], text: str) -> None:
     called = CliRunner().invoke(command_line, ["compile", str(archive), "--trust", *options])
     assert text in str(called.exception)
+
+
+def test_a_size_without_an_end_is_one_problem_among_others(archive: Path) -> None:
+    called = CliRunner().invoke(command_line, ["compile", str(archive), "--trust", "--explain"])
+    assert isinstance(called.exception, ProblemsInModel)
+    assert "the dim x_dim0 cannot be without a greatest size" in called.output
+    assert "aten.linear" in called.output, "operators are listed too"
 
 
 def test_an_archive_has_one_model() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from lumigen.errors import NotImported
+from lumigen.errors import BadArgument, NoGreatestSize, NotImported
 from lumigen.frontend.model import Model
 from lumigen.importers.listing import Listing, entry_line
 from lumigen.importers.torch.exported import functional
@@ -16,11 +17,21 @@ from lumigen.importers.torch.walk import live_nodes, shown
 
 
 def listed(program: Any, name: str, dims: Mapping[str, Any]) -> Listing:
-    """What is in a program; BadArgument for dims, as when it is compiled."""
+    """What is in a program; BadArgument for dims, as when it is compiled.
+
+    That a dim has no greatest size is one problem among others, which are looked for at sizes up to 64.
+    """
     noted: list[Any] = []
     model: Model | None = None
     try:
         model = model_with(program, name, (Called(ENTRY, dims),), {}, noted=noted)
+    except NoGreatestSize as e:
+        ends = {n: (low, max(low, 64)) for n, low in e.least.items()}
+        try:
+            found = listed(program, name, {**dims, **ends})
+        except BadArgument:
+            raise e from None
+        return replace(found, problems=(str(e), *found.problems))
     except NotImported as e:
         noted = noted or [e]
     entries = [entry_line(*e) for e in model.trace().entries] if model else []

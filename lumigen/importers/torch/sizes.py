@@ -13,7 +13,7 @@ from typing import Any, cast
 import torch
 
 from lumigen.dtype import i64
-from lumigen.errors import BadArgument, DimSpecialised
+from lumigen.errors import BadArgument, DimSpecialised, NoGreatestSize
 from lumigen.frontend import creation
 from lumigen.frontend.symbolic import Dim, Size, SymbolicSize, sym_max, sym_min
 from lumigen.frontend.tensor import Tensor
@@ -40,7 +40,7 @@ def dims_of(
 ) -> dict[Any, Dim]:
     """A dim for each symbol in the shapes of the inputs.
 
-    BadArgument for those without a greatest size, for one that is not what the program was exported for, and where
+    NoGreatestSize for those without one; BadArgument for one that is not what the program was exported for, and where
     `given` names others. Sizes that it says are one have one dim.
     """
     called = names_of(inputs, names)
@@ -102,7 +102,10 @@ def no_bound(least: Mapping[str, int]) -> Exception:
     )
     name = f"the dim{'s' if len(least) > 1 else ''} {', '.join(least)}"
     value = "without a greatest size"
-    return fail(BadArgument, op="from_torch", name=name, value=value, expected=expected)
+    error = fail(NoGreatestSize, op="from_torch", name=name, value=value, expected=expected)
+    assert isinstance(error, NoGreatestSize)
+    error.least = dict(least)
+    return error
 
 
 def dim_of(name: str, limits: tuple[int, int | None], given: Any) -> Dim:
