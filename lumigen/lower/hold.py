@@ -12,6 +12,7 @@ registers than a thread has to spare, are read again: they are in the caches.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
@@ -340,12 +341,17 @@ def _reads(loops: list[For], of: Over) -> list[Expr]:
 
 
 def _computed(loops: list[For], of: Over, reads: dict[Expr, int], size: int) -> list[Expr]:
-    """What more than one of the loops computes, in order, less what they need for nothing else.
+    """What more than one of the loops computes, less what is cheap to make of `reads`.
 
     `reads` are held, in so many registers each; a value takes `size`.
     """
+    return shared_by(loops, of, lambda e: e.dtype is f32 and not _is_cheap(e, of, reads, size))
+
+
+def shared_by(loops: list[For], of: Over, is_wanted: Callable[[Expr], bool]) -> list[Expr]:
+    """What is wanted of all that more than one of the loops computes, in order; of values in each other the whole."""
     counts = Counter(e for s in loops for e in {e for r in roots(s) for e in parts_of(r, of)})
-    wanted: dict[Expr, None] = {}
+    out: dict[Expr, None] = {}
     for s in loops:
         stack, seen = list(reversed(roots(s))), set[Expr]()
         while stack:
@@ -353,11 +359,11 @@ def _computed(loops: list[For], of: Over, reads: dict[Expr, int], size: int) -> 
             if e in seen or not of.vary(e) or isinstance(e, Read):
                 continue
             seen.add(e)
-            if counts[e] > 1 and e.dtype is f32 and not _is_cheap(e, of, reads, size):
-                wanted.setdefault(e)
+            if counts[e] > 1 and is_wanted(e):
+                out.setdefault(e)
             elif not of.is_per_lane(e):
                 stack.extend(reversed(children(e)))
-    return list(wanted)
+    return list(out)
 
 
 def _is_cheap(e: Expr, of: Over, reads: dict[Expr, int], size: int) -> bool:

@@ -8,7 +8,6 @@ computed again.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from lumigen.dtype import DType, f32, f64
@@ -21,8 +20,7 @@ from lumigen.lower.hold import (
     is_row_over,
     most_of,
     over_axis,
-    parts_of,
-    roots,
+    shared_by,
 )
 from lumigen.region import (
     Buffer,
@@ -31,7 +29,6 @@ from lumigen.region import (
     Local,
     Prim,
     Role,
-    children,
     free_axes,
     local,
     map_expr,
@@ -64,7 +61,8 @@ class _KeptRows:
         others = frozenset(s.axis for s in loops) - {axis}
         body = [over_axis(s, others, axis) for s in rows.body]
         of = Over(axis, axis, 1, self.dtypes)
-        shared = _shared([s for s in body if is_row_over(s, of)], of)
+        loops = [s for s in body if is_row_over(s, of)]
+        shared = shared_by(loops, of, lambda e: e.dtype in (f32, f64) and _has_function(e, of))
         if not shared:
             return rows
         names: dict[Expr, Local] = {}
@@ -98,24 +96,6 @@ def _stored(body: tuple[Stmt, ...], places: dict[Expr, Buffer], loop: For) -> tu
         else:
             out.append(replace(x, value=value))
     return tuple(out)
-
-
-def _shared(loops: list[For], of: Over) -> list[Expr]:
-    """What more than one of the loops computes with a function in it, in order; of values in each other the whole."""
-    counts = Counter(e for s in loops for e in {e for r in roots(s) for e in parts_of(r, of)})
-    out: dict[Expr, None] = {}
-    for s in loops:
-        stack, seen = list(reversed(roots(s))), set[Expr]()
-        while stack:
-            e = stack.pop()
-            if e in seen or not of.vary(e):
-                continue
-            seen.add(e)
-            if counts[e] > 1 and e.dtype in (f32, f64) and _has_function(e, of):
-                out.setdefault(e)
-            elif not of.is_per_lane(e):
-                stack.extend(reversed(children(e)))
-    return list(out)
 
 
 def _has_function(e: Expr, of: Over) -> bool:
