@@ -379,14 +379,15 @@ def test_a_search_gives_a_book_of_what_is_faster(tmp_path: Path, monkeypatch: An
     monkeypatch.setenv("LUMIGEN_CACHE", str(tmp_path))
     entries = entries_of(lambda x: x.softmax(-1), x=lg.spec(256, 10))
     search = partial(tune, entries, HOST, host.MEASURING, f32)
-    found = search(Terms(9.0, 2))
+    found = search(Terms(9.0, 2))  # of nothing, perhaps, where others keep the machine busy
     assert all(f.seconds < f.before for f in found.book.found.values())
     assert search(Terms(1.0, 2)) == found, "a shorter search takes what was found"
     place = winners.Kept.of(host.MEASURING, 2, [*map(key_of, regions_of(entries))])
-    assert len(winners.known(place, 9.0).book.found) == 1
+    assert winners.known(place, 9.0).book.found == found.book.found
     monkeypatch.setattr(winners, "today", lambda: "another day")
-    again = search(Terms(9.0, 2)).book.found
-    assert again.keys() <= found.book.found.keys(), "what was found is measured again"
+    again = search(Terms(9.0, 2))
+    assert again != found or not found.book.found, "what was found is measured again"
+    assert all(f.seconds < f.before for f in again.book.found.values())
 
 
 @pytest.mark.slow

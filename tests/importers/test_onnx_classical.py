@@ -308,7 +308,9 @@ def test_maps_of_rows_are_the_tensor_that_they_are_made_of(
             rows = e / e.sum(-1, keepdims=True)
             return [[dict(sorted(zip(keys, row, strict=True))) for row in rows]]
 
-    runtime = mock.MagicMock(InferenceSession=InferenceSession, __spec__=mock.MagicMock())
+    runtime = mock.MagicMock(
+        InferenceSession=InferenceSession, __spec__=mock.MagicMock(), __version__="1.20"
+    )
     monkeypatch.setitem(sys.modules, "onnxruntime", runtime)
     rows = lg.check(lg.from_onnx(proto, {"n": (1, 4)})).rows
     assert all(row.difference < 1e-6 < row.greatest for row in rows)

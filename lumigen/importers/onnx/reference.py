@@ -41,8 +41,10 @@ def original_of(imported: Any) -> Original:
     def outputs(given: Mapping[str, Any]) -> list[Any]:
         is_there = find_spec(RUNTIME) is not None
         if is_there:
+            found = None
             with suppress(Exception):
                 found = session()(given)
+            if found is not None:
                 ran[f"{RUNTIME} {import_module(RUNTIME).__version__}"] = None
                 return found
         try:
