@@ -72,4 +72,5 @@ INTRINSICS: dict[str, Function] = {
     "whole_quotient": Function(_whole_quotient),
     "whole_remainder": Function(_whole_remainder),
     "power": Function(_power, of_double="double_power"),
+    "exp2_whole": Function(np.exp2),
 }

@@ -80,6 +80,8 @@ def test_vectors_of_doubles_stand_beside_those_of_floats(
     assert all("for_lanes(" in body for body in bodies)
     assert any("Doubles" in body or "narrow(" in body for body in bodies)
     assert not any("build_" in body for body in bodies)
+    powers = {"softmax", "tanh"}
+    assert any("exp2_whole(" in body for body in bodies) == (name in powers)
     agrees(done, rng)
 
 

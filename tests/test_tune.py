@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -33,16 +34,17 @@ from lumigen.search.batches import TrialBatches
 from lumigen.search.book import Book, Found, book_of, key_of, text_of
 from lumigen.search.choice import Choice, beginnings, candidate_of, near
 from lumigen.search.climb import GAIN, Climb, Space
+from lumigen.search.clock import Clock
 from lumigen.search.crew import Crew
 from lumigen.search.export import exported
 from lumigen.search.features import ROOFLINE
-from lumigen.search.jobs import Timed
+from lumigen.search.jobs import Job, Timed
 from lumigen.search.measured import MeasuredRow
-from lumigen.search.models import Search, model_of
+from lumigen.search.models import Search, Seen, model_of
 from lumigen.search.rank import Measured
 from lumigen.search.samples import samples_of
 from lumigen.search.trial import Trials
-from lumigen.search.tune import News, Terms, tune
+from lumigen.search.tune import News, Terms, confirmed, tune
 from lumigen.target import HOST, parse_target
 from lumigen.targets.cpu.device import CPU
 from lumigen.targets.cuda import measuring
@@ -285,6 +287,40 @@ def test_a_wrong_choice_is_dropped_and_the_others_of_its_trial_stay() -> None:
         assert "('visits', 65536)" not in str(climb.best)
         if "65536" not in str(free[region].best):
             assert climb.seconds == free[region].seconds
+
+
+class Together:
+    """A search that finds each region faster, the first most, and the whole slower with the choice of one of them."""
+
+    def __init__(self, slow: int) -> None:
+        self.trials, self.slow = self, slow
+        self.regions = [*regions_of(entries_of())]
+
+    def make(self, _: Any) -> None: ...
+
+    def build(self, _: Any) -> list[Job]:
+        return [Job((), (), (), 0, {}, {})]
+
+    def begin(self, _: Job) -> Timed:
+        return Timed({}, (), (), 0.0)
+
+    def seen(self, chosen: Any, _: int, **_more: Any) -> Seen:
+        gains = {r: 0.5 / n if r in chosen else 0.0 for n, r in enumerate(self.regions, 1)}
+        run = 2.0 if self.regions[self.slow] in chosen else 1.0
+        return Seen({r: (1.0 - g,) for r, g in gains.items()}, (run,))
+
+
+def test_where_the_whole_is_slower_the_half_that_gains_most_is_confirmed_by_itself() -> None:
+    clock = Clock(monotonic() + 60.0, 1, 0, trial=0.01)
+    regions = Together(0).regions
+    assert len(regions) == 3
+    chosen = {r: next(beginnings(r, CPU)) for r in regions}
+    for slow, right in ((2, regions[:1]), (0, [])):
+        search: Any = Together(slow)
+        found = confirmed(search, chosen, 0, clock, CPU).found
+        assert [*found] == [key_of(r) for r in right]
+    search = Together(2)
+    assert not confirmed(search, chosen, 0, replace(clock, end=0.0), CPU).found, "no time"
 
 
 # ---- trials ----

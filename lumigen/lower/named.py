@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator
 from functools import partial, reduce
 
-from lumigen.dtype import bf16, boolean, f16, f32, u8
+from lumigen.dtype import bf16, boolean, f16, f32, f64, u8
 from lumigen.lower.algebra import is_not_nan
 from lumigen.lower.whole import divided, in_floats
 from lumigen.memo import remembered
@@ -52,7 +52,7 @@ def named(e: Expr) -> Expr:
     if isinstance(e, Prim) and e.op is Op.CONTIGUOUS and e.dtype is f32:
         return _from_integer(e)
     denied = _denied(e)
-    return _magnitude(e) or _power(e) or e if denied is None else _denial(denied)
+    return _magnitude(e) or _power(e) or _whole_power(e) or e if denied is None else _denial(denied)
 
 
 def _power(e: Expr) -> Expr | None:
@@ -62,6 +62,21 @@ def _power(e: Expr) -> Expr | None:
         for x, y in (exponent.args, exponent.args[::-1]):
             if isinstance(x, Prim) and x.op is Op.LOG2:
                 return intrinsic("power", (*x.args, y), e.dtype)
+    return None
+
+
+def _whole_power(e: Expr) -> Expr | None:
+    """2^(x - x mod 1) of doubles, whose exponent is whole however it is rounded: exp splits its exponent so.
+
+    x mod 1 is off by 2^-54 at most, and a whole number is at least twice as far from its neighbours.
+    """
+    n = e.args[0] if isinstance(e, Prim) and e.op is Op.EXP2 and e.dtype is f64 else None
+    if not isinstance(n, Prim) or n.op is not Op.ADD:
+        return None
+    one, minus = const(1, f64), const(-1, f64)
+    for x, y in (n.args, n.args[::-1]):
+        if y is prim(Op.MUL, (prim(Op.MOD, (x, one), f64), minus), f64):
+            return intrinsic("exp2_whole", (n,), f64)
     return None
 
 

@@ -27,6 +27,9 @@ LUMIGEN_INLINE double double_power(double a, double b) {
   return exponent != exponent ? exponent : __builtin_pow(__builtin_fabs(a), b);
 }
 
+// exp2 of a whole number.
+LUMIGEN_INLINE double exp2_whole(double a) { return __builtin_exp2(a); }
+
 LUMIGEN_INLINE bool is_nan(double a) { return a != a; }
 LUMIGEN_INLINE double max_nan(double a, double b) { return b != b || a < b ? b : a; }
 LUMIGEN_INLINE double min_nan(double a, double b) { return b != b || b < a ? b : a; }

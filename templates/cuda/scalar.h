@@ -47,6 +47,11 @@ LUMIGEN_INLINE double double_mod(double a, double b) {
   return r != 0.0 && (r < 0.0) != (b < 0.0) ? r + b : r;
 }
 
+// exp2 of a whole number.
+LUMIGEN_INLINE double exp2_whole(double a) {
+  return a != a ? a : ::scalbn(1.0, static_cast<int>(::fmax(::fmin(a, 1100.0), -1100.0)));
+}
+
 LUMIGEN_INLINE bool is_nan(double a) { return a != a; }
 LUMIGEN_INLINE double max_nan(double a, double b) { return b != b || a < b ? b : a; }
 LUMIGEN_INLINE double min_nan(double a, double b) { return b != b || b < a ? b : a; }

@@ -66,7 +66,13 @@ static void check_functions() {
     for (int l = 0; l < kLanes; l++)
       CHECK(units(y[l], std::log2(static_cast<long double>(x[l]))) < kMostOfLog2);
   }
+  for (int n = -1100; n <= 1100; n++) {
+    store(y, exp2_whole(splat(n)), AllLanes{});
+    CHECK(y[0] == std::ldexp(1.0, n));
+  }
   for (double value : kValues) {
+    store(y, exp2_whole(splat(std::floor(value))), AllLanes{});
+    CHECK(units(y[0], std::exp2(std::floor(static_cast<long double>(value)))) == 0);
     store(y, exp2(splat(value)), AllLanes{});
     CHECK(units(y[0], std::exp2(static_cast<long double>(value))) < kMostOfExp2);
     store(y, log2(splat(value)), AllLanes{});
