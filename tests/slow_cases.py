@@ -9,8 +9,8 @@ from collections import defaultdict
 import pytest
 from commit import commit
 
-SHARE = 7  # a whole run takes one in SHARE slow cases of a test that has several
-ALONE = 6  # and one in ALONE of a file's tests that are one slow case each
+SHARE = 9  # a whole run takes one in SHARE slow cases of a test that has several
+ALONE = 8  # and one in ALONE of a file's tests that are one slow case each
 
 
 def draw_slow_cases(config: pytest.Config, items: list[pytest.Item]) -> None:
