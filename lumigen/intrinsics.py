@@ -54,6 +54,14 @@ def _power(a: Array, b: Array) -> Array:
     return out
 
 
+def _exp2_split(a: Array, scale: Array, upper: Array, lower: Array) -> Array:
+    """2^(a scale) with 1 / scale = upper + lower: the whole part of the exponent goes apart."""
+    exponent = a * scale
+    n = exponent - np.mod(exponent, 1)
+    out: Array = np.exp2(n) * np.exp2((a - n * upper - n * lower) * scale)
+    return out
+
+
 # The name is that of the function in the headers of every target, for scalars and for lanes.
 INTRINSICS: dict[str, Function] = {
     "eq": Function(np.equal, "=="),
@@ -72,5 +80,5 @@ INTRINSICS: dict[str, Function] = {
     "whole_quotient": Function(_whole_quotient),
     "whole_remainder": Function(_whole_remainder),
     "power": Function(_power, of_double="double_power"),
-    "exp2_whole": Function(np.exp2),
+    "exp2_split": Function(_exp2_split),
 }

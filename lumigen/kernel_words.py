@@ -11,7 +11,7 @@ reads row scratch shared stage task args back
 
 abs add_parts add_product add_run add_teams add_wrapping as_bf16 as_f16 as_pairs await_turn bf16_bits build_doubles
 build_lanes clear computed computed_vectors contract contract_split contract_tiles cos count_rows dot double_mod
-double_power either_way eq exp exp2 exp2_flushed exp2_scaled exp2_whole f16_bits fill_rows fill_tile floor floor_div
+double_power either_way eq exp exp2 exp2_flushed exp2_scaled exp2_split f16_bits fill_rows fill_tile floor floor_div
 floor_mod fma fold_max fold_sum for_each_element for_each_row for_lanes for_parts for_points for_rows for_scan for_steps
 for_stretch gathered greater group_row group_rows group_starts grow_registers index_max index_min int_mod is_finite
 is_inf is_last_block is_nan is_packed keeps_a keeps_b launch_dependents le load load_between load_bf16 load_f16 load_int

@@ -52,7 +52,7 @@ def named(e: Expr) -> Expr:
     if isinstance(e, Prim) and e.op is Op.CONTIGUOUS and e.dtype is f32:
         return _from_integer(e)
     denied = _denied(e)
-    return _magnitude(e) or _power(e) or _whole_power(e) or e if denied is None else _denial(denied)
+    return _magnitude(e) or _power(e) or _split_power(e) or e if denied is None else _denial(denied)
 
 
 def _power(e: Expr) -> Expr | None:
@@ -65,19 +65,40 @@ def _power(e: Expr) -> Expr | None:
     return None
 
 
-def _whole_power(e: Expr) -> Expr | None:
-    """2^(x - x mod 1) of doubles, whose exponent is whole however it is rounded: exp splits its exponent so.
-
-    x mod 1 is off by 2^-54 at most, and a whole number is at least twice as far from its neighbours.
-    """
-    n = e.args[0] if isinstance(e, Prim) and e.op is Op.EXP2 and e.dtype is f64 else None
-    if not isinstance(n, Prim) or n.op is not Op.ADD:
+def _split_power(e: Expr) -> Expr | None:
+    """2^(a scale) of doubles as exp writes it: `2^n 2^((a - n upper - n lower) scale)` with n below `a scale`."""
+    if not isinstance(e, Prim) or e.op is not Op.MUL or e.dtype is not f64:
         return None
-    one, minus = const(1, f64), const(-1, f64)
-    for x, y in (n.args, n.args[::-1]):
-        if y is prim(Op.MUL, (prim(Op.MOD, (x, one), f64), minus), f64):
-            return intrinsic("exp2_whole", (n,), f64)
+    n, exponent = (x.args[0] if isinstance(x, Prim) and x.op is Op.EXP2 else None for x in e.args)
+    scaled = _factors_of(exponent)
+    outer = None if scaled is None else _difference(scaled[0])
+    inner = None if outer is None else _difference(outer[0])
+    if scaled is None or outer is None or inner is None:
+        return None
+    (_, scale), (_, by_lower), (a, by_upper) = scaled, outer, inner
+    lower, upper = (_factors_of(x) for x in (by_lower, by_upper))
+    if lower is None or upper is None or not lower[0] is upper[0] is n:
+        return None
+    product, one, minus = prim(Op.MUL, (a, scale), f64), const(1, f64), const(-1, f64)
+    fraction = prim(Op.MUL, (prim(Op.MOD, (product, one), f64), minus), f64)
+    is_whole_part = n is prim(Op.ADD, (product, fraction), f64)
+    return intrinsic("exp2_split", (a, scale, upper[1], lower[1]), f64) if is_whole_part else None
+
+
+def _factors_of(e: Expr | None) -> tuple[Expr, Const] | None:
+    """x and c of `x c`."""
+    if isinstance(e, Prim) and e.op is Op.MUL and isinstance(e.args[1], Const):
+        return e.args[0], e.args[1]
     return None
+
+
+def _difference(e: Expr) -> tuple[Expr, Expr] | None:
+    """x and y of `x - y`."""
+    if not isinstance(e, Prim) or e.op is not Op.ADD:
+        return None
+    subtracted = _factors_of(e.args[1])
+    is_negation = subtracted is not None and subtracted[1].value == -1
+    return (e.args[0], subtracted[0]) if subtracted is not None and is_negation else None
 
 
 def _truth(name: str, *args: Expr) -> Expr:

@@ -275,30 +275,40 @@ LUMIGEN_INLINE Half half_exp2_fraction(Half f) {
   return p;
 }
 
-// 2^n power(x - n) with n the integer nearest to x; power(f) is 2^f. As exp2_near in vmath.h. Added and taken away again,
-// kHalfRounder leaves a number rounded to an integer, and in between the low bits of the sum are that integer.
+// As exp2_near in vmath.h. Added and taken away again, kHalfRounder leaves a number rounded to an integer,
+// and in between the low bits of the sum are that integer.
+constexpr double kMostDouble = 1536.0, kLeastDouble = -2046.0;
 template <class F>
-LUMIGEN_INLINE Half half_exp2(Half x, F&& power) {
-  [[maybe_unused]] constexpr double kHalfRounder = 0x1.8p52;
-  constexpr double kMostDouble = 1536.0, kLeastDouble = -2046.0;
-  x = choose(kMostDouble < x, half_splat(kMostDouble), x);
-  x = choose(x < kLeastDouble, half_splat(kLeastDouble), x);
+LUMIGEN_INLINE Half half_exp2_near(Half x, F&& fraction) {
 #if defined(__AVX512F__) && !defined(LUMIGEN_PORTABLE)
   const Half n = _mm512_maskz_roundscale_pd(__mmask8(-1), x, 0x8);
-  return _mm512_maskz_scalef_pd(__mmask8(-1), power(x - n), n);
+  return _mm512_maskz_scalef_pd(__mmask8(-1), half_exp2_fraction(fraction(n)), n);
 #else
+  constexpr double kHalfRounder = 0x1.8p52;
   const Half t = x + (kHalfRounder - kLeastDouble);
   const HalfBits halved = HalfBits(t) >> 1, rest = HalfBits(t) - halved;
-  const Half p = power(x - (t - (kHalfRounder - kLeastDouble)));
+  const Half p = half_exp2_fraction(fraction(t - (kHalfRounder - kLeastDouble)));
   return p * Half(halved << 52) * Half(rest << 52);
 #endif
 }
 inline Doubles exp2(Doubles x) {
-  return by_halves([](Half h) { return half_exp2(h, half_exp2_fraction); }, x);
+  return by_halves(
+      [](Half h) {
+        h = choose(kMostDouble < h, half_splat(kMostDouble), h);
+        h = choose(h < kLeastDouble, half_splat(kLeastDouble), h);
+        return half_exp2_near(h, [&](Half n) { return h - n; });
+      },
+      x);
 }
-// exp2 of whole numbers, which have no fraction.
-inline Doubles exp2_whole(Doubles x) {
-  return by_halves([](Half h) { return half_exp2(h, [](Half f) { return f + 1.0; }); }, x);
+// 2^(x scale) with 1 / scale = upper + lower, of an exponent between the bounds: upper has 32 bits, so that n
+// upper is exact for a whole n, and what it leaves of x loses no digit.
+inline Doubles exp2_split(Doubles x, Doubles scale, Doubles upper, Doubles lower) {
+  return by_halves(
+      [](Half h, Half factor, Half most, Half least) {
+        return half_exp2_near(h * factor,
+                              [&](Half n) { return half_fma(-n, least, half_fma(-n, most, h)) * factor; });
+      },
+      x, scale, upper, lower);
 }
 
 // As log2 in vmath.h, of 2^e (1 + r) with log2(1 + r) = 2 log2(e) atanh(s), s = r / (2 + r).

@@ -27,8 +27,12 @@ LUMIGEN_INLINE double double_power(double a, double b) {
   return exponent != exponent ? exponent : __builtin_pow(__builtin_fabs(a), b);
 }
 
-// exp2 of a whole number.
-LUMIGEN_INLINE double exp2_whole(double a) { return __builtin_exp2(a); }
+// 2^(a scale) with 1 / scale = upper + lower: n upper is exact for a whole n, and what it leaves of a loses
+// no digit.
+LUMIGEN_INLINE double exp2_split(double a, double scale, double upper, double lower) {
+  const double n = __builtin_floor(a * scale);
+  return __builtin_exp2(n) * __builtin_exp2((a - n * upper - n * lower) * scale);
+}
 
 LUMIGEN_INLINE bool is_nan(double a) { return a != a; }
 LUMIGEN_INLINE double max_nan(double a, double b) { return b != b || a < b ? b : a; }

@@ -47,9 +47,11 @@ LUMIGEN_INLINE double double_mod(double a, double b) {
   return r != 0.0 && (r < 0.0) != (b < 0.0) ? r + b : r;
 }
 
-// exp2 of a whole number.
-LUMIGEN_INLINE double exp2_whole(double a) {
-  return a != a ? a : ::scalbn(1.0, static_cast<int>(::fmax(::fmin(a, 1100.0), -1100.0)));
+// 2^(a scale) with 1 / scale = upper + lower: n upper is exact for a whole n, and what it leaves of a loses
+// no digit.
+LUMIGEN_INLINE double exp2_split(double a, double scale, double upper, double lower) {
+  const double n = ::floor(a * scale);
+  return ::exp2(n) * ::exp2((a - n * upper - n * lower) * scale);
 }
 
 LUMIGEN_INLINE bool is_nan(double a) { return a != a; }
