@@ -15,13 +15,14 @@ from lumigen.emit.expression import (
     literal,
     suffix,
 )
+from lumigen.emit.folds import folded_run, is_light
 from lumigen.emit.lines import Lines, joined, used
 from lumigen.emit.packets import Packets
 from lumigen.errors import LoweringFailed
-from lumigen.index import Axis, Ix, Lookup, ix
+from lumigen.index import Axis, Ix, ix
 from lumigen.lower.scope import address, floats_of
 from lumigen.ops import Op
-from lumigen.region import Expr, Local, Monoid, Prim, Read, free_axes, index, prim
+from lumigen.region import Expr, Local, Monoid, Prim, Read, index, prim
 from lumigen.tile import (
     Accumulate,
     Accumulator,
@@ -62,6 +63,9 @@ class Dialect:
     dtypes: frozenset[DType] = FLOATS  # of the numbers that lanes have
     fused: bool = False  # a sum over lanes takes a product in with one step
     integers: bool = False  # there are vectors of integers
+    several: int = (
+        0  # points from which a light fold over lanes has several accumulators; 0: it has one
+    )
     sums: int = (
         0  # lanes of which a thread has a sum of its own for each; of more it has fewer; 0: of any
     )
@@ -93,6 +97,11 @@ class Statements:
         self.of_teams = {s.name for s in dealt if s.lanes is not None}
         sums = (s for s in program.statements() if isinstance(s, Accumulator))
         self.summed = {s.name for s in sums if s.monoid is Monoid.SUM}
+        loops = [s for s in program.statements() if isinstance(s, For) and self._is_light(s)]
+        self.several = {x.into for s in loops for x in s.body if isinstance(x, Accumulate)}
+        self.unrolled = (
+            False  # whether the statement is in a loop that takes its accumulators in turn
+        )
         self.dealt = 0  # loops around the statement whose points threads share
 
     def body(self) -> list[Lines]:
@@ -171,6 +180,10 @@ class Statements:
             case _:
                 return self._matrix(s, r)
 
+    def _is_light(self, s: For) -> bool:
+        """Whether a loop takes several accumulators in turn."""
+        return is_light(s, self.dialect.several, self.finished)
+
     def narrow(self, name: Local) -> bool:
         """Whether a thread sums in fewer lanes than it has: many sums of all would fill its registers."""
         narrow = self.dialect.sums and self.program.width > self.dialect.sums
@@ -179,6 +192,8 @@ class Statements:
     def _accumulator(self, s: Accumulator, r: Renderer) -> str:
         if self.narrow(s.name):
             return f"Sums {s.name.name} = {{}};"
+        if s.name in self.several:
+            return f"Accumulators {s.name.name} = accumulators({neutral(s.monoid, f32)});"
         return f"{_type(s.name.dtype, s.lanes)} {s.name.name} = {_start(s, r)};"
 
     def _finish(self, s: Finish, r: Renderer) -> str:
@@ -276,12 +291,19 @@ class Statements:
         fused = self.dialect.fused and s.lanes is not None and s.into in self.finished
         if not fused or s.monoid is not Monoid.SUM or not all(map(_is_product, terms)):
             return [self._accumulated(s, r)]
-        name, lanes = r.use(s.into.name), r.use("lanes")
+        name, lanes = self._into(s, r), r.use("lanes")
         factors = ([r.vector(x).code for x in t.args] for t in terms if isinstance(t, Prim))
         return [f"{name} = add_product({name}, {a}, {b}, {lanes});" for a, b in factors]
 
-    def _accumulated(self, s: Accumulate, r: Renderer) -> str:
+    def _into(self, s: Accumulate, r: Renderer) -> str:
+        """The accumulator; of several the one whose turn it is."""
         name = r.use(s.into.name)
+        return (
+            f"{name}[{r.use('turn') if self.unrolled else 0}]" if s.into in self.several else name
+        )
+
+    def _accumulated(self, s: Accumulate, r: Renderer) -> str:
+        name = self._into(s, r)
         if s.lanes is None:
             value = r.scalar(s.value)
             return f"{name} = {_combine(s.monoid, name, value, s.into.dtype, r.wraps)};"
@@ -300,7 +322,7 @@ class Statements:
             return self._for_lanes(s, r)
         if s.parts:
             return self._for_points(s, r)
-        run = _folded_run(s) if self.packets is not None else None
+        run = folded_run(s) if self.packets is not None else None
         if run is not None and (run.lanes is None or run.into not in self.finished - self.of_teams):
             return self._run(s, run, r)
         axis, start, hi = s.axis.name, r.index(s.lo), r.index(s.hi)
@@ -344,7 +366,9 @@ class Statements:
             over = f"{r.use('packed')}, {over}"
         elif self.dialect.packs:
             over = f"std::false_type{{}}, {over}"
+        self.unrolled = self._is_light(s)
         inner = self.lines(s.body, s.axis)
+        turn, self.unrolled = ", int turn" * self.unrolled, False
         if s.lo != 0 and axis in inner.names:
             place = f"const {self.place} {axis} = {r.index(s.lo)} + {axis}_offset;"
             inner = joined([Lines((place,)), inner])
@@ -353,7 +377,8 @@ class Statements:
             axis = inner.named(axis)
         if not s.parts:
             every = "for_lanes" if self.packets is None else _every(s)
-            head = f"{every}({over}, [&]({self.place} {axis}, auto lanes) {{"
+            every += "_unrolled" * bool(turn)
+            head = f"{every}({over}, [&]({self.place} {axis}, auto lanes{turn}) {{"
             return r.lines(head, inner.indented(), "});")
         body = joined([self._held_names(inner), inner])
         head = f"for_parts<{s.parts}>({over}, [&](int part, {self.place} {axis}, auto lanes) {{"
@@ -437,16 +462,6 @@ class Statements:
         if factor == 1:
             return f"store_int({where}, {value}, {lanes});"
         return f"store_strided_int({where}, {r.index(factor)}, {value}, {lanes});"
-
-
-def _folded_run(s: For) -> Accumulate | None:
-    """The one fold of floats in a loop whose ends are read from memory, behind values that it names."""
-    *lets, last = s.body
-    if s.dealt or s.step != 1 or not isinstance(last, Accumulate) or last.into.dtype is not f32:
-        return None
-    ends = (*s.lo.atoms(), *s.hi.atoms())
-    is_run = any(isinstance(a, Lookup) for a in ends) and s.axis in free_axes(last.value)
-    return last if is_run and all(isinstance(x, Let) for x in lets) else None
 
 
 def _terms(e: Expr) -> list[Expr]:

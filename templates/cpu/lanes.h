@@ -29,5 +29,33 @@ LUMIGEN_INLINE Mask mask_lanes(F&& at, Lanes lanes) {
   return lt(splat(0.0f), build_lanes([&](int i) { return at(i) ? 1.0f : 0.0f; }, lanes));
 }
 
+// The accumulators of one fold, which take in its vectors in turn: no addition waits for the one before it.
+constexpr int kTurns = 4;
+struct Accumulators {
+  Vec of[kTurns];
+  LUMIGEN_INLINE Vec& operator[](int turn) { return of[turn]; }
+};
+LUMIGEN_INLINE Accumulators accumulators(float start) {
+  const Vec each = splat(start);
+  return {{each, each, each, each}};
+}
+LUMIGEN_INLINE float reduce_add(const Accumulators& a) {
+  return reduce_add((a.of[0] + a.of[1]) + (a.of[2] + a.of[3]));
+}
+LUMIGEN_INLINE float reduce_max(const Accumulators& a) {
+  return reduce_max(max_nan(max_nan(a.of[0], a.of[1]), max_nan(a.of[2], a.of[3])));
+}
+
+// for_lanes, with the turn of each vector.
+template <class F>
+LUMIGEN_INLINE void for_lanes_unrolled(int64_t n, F&& f) {
+  int64_t j = 0;
+  for (; j + kTurns * kLanes <= n; j += kTurns * kLanes)
+#pragma GCC unroll 4
+    for (int turn = 0; turn < kTurns; turn++) f(j + turn * kLanes, AllLanes{}, turn);
+  for (; j + kLanes <= n; j += kLanes) f(j, AllLanes{}, 0);
+  if (j < n) f(j, FirstLanes{int(n - j)}, 1);
+}
+
 }  // namespace LUMIGEN_ISA
 }  // namespace LUMIGEN_NS

@@ -1,0 +1,61 @@
+"""A loop over lanes that does little but add up has several accumulators on a CPU, which do not wait for each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from small_programs import Array, Library, SmallProgram
+
+import lumigen as lg
+from lumigen.dtype import DType, bf16, f64, i32
+from lumigen.frontend import Traced
+from lumigen.frontend.spec import Spec, spec
+from lumigen.pipeline import lower_model
+
+LONG = lg.Dim("long", 1, 400, typical=300)
+POINTS = tuple(
+    {"long": n} for n in (1, 15, 64, 130, 400)
+)  # no turn, part of one, whole ones and both
+
+CASES: dict[
+    str, tuple[Callable[..., Any], Spec, int]
+] = {  # and its folds with several accumulators
+    "norm": (lambda x: (x - x.mean(-1, True)) / x.var(-1, keepdim=True), spec(3, 200), 2),
+    "greatest": (lambda x: x.amax(-1), spec(3, 131), 1),
+    "of_dims": (lambda x: x.abs().sum(-1), spec(3, LONG), 1),
+    "greatest_of_dims": (lambda x: x.amax(-1), spec(3, LONG), 1),
+    "planes": (lambda x: x.mean((1, 2)), spec(2, 5, 140), 1),
+    "sixteen_bits": (lambda x: x.sum(-1), spec(3, 333, dtype=bf16), 1),
+    "short": (lambda x: x.sum(-1), spec(3, 127), 0),
+    "heavy": (lambda x: x.exp().sum(-1), spec(3, 200), 0),
+    "doubles": (lambda x: x.sum(-1), spec(3, 200, dtype=f64), 0),
+    "integers": (lambda x: x.sum(-1), spec(3, 200, dtype=i32), 0),
+}
+
+
+def below_zero(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Array:
+    """A maximum that took in a zero would be wrong."""
+    return -rng.uniform(1, 9, shape).astype(dtype.numpy)
+
+
+def program(name: str) -> SmallProgram:
+    function, shape, _ = CASES[name]
+    points = POINTS if shape.dims() else ({},)
+    return SmallProgram(name, function, (("x", shape),), points, below_zero)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_accumulators(name: str) -> None:
+    made = lower_model(Traced("m", "0", ((name, program(name).graph),), ()), {})
+    text = "".join(k.body for k in made.model.kernels)
+    assert text.count("Accumulators ") == text.count("for_lanes_unrolled(") == CASES[name][2]
+
+
+@pytest.mark.slow
+def test_numbers() -> None:
+    library = Library([*map(program, CASES)])
+    for name in CASES:
+        library.check(program(name))
