@@ -31,6 +31,17 @@ struct ByPlace {
     const auto x = key(way == kAscending ? a : b), y = key(way == kAscending ? b : a);
     return is_before(x, y) || (!is_before(y, x) && a < b);
   }
+  // Whether one of `count` places may stand before a place ahead of them; NaN always may. Vectors compare
+  // them.
+  LUMIGEN_INLINE bool may_precede(int64_t first, int64_t count, int64_t other) const {
+    const auto bound = key(other);
+    int some = 0;
+    for (int64_t i = first; i < first + count; ++i) {
+      const auto x = key(i);
+      some |= way == kAscending ? !(bound <= x) : !(x <= bound);
+    }
+    return some != 0;
+  }
 };
 
 // An element that 32 bits hold in one number with its place, below it, so that no comparison reads the row.
@@ -44,6 +55,7 @@ struct WithPlace {
   }
   LUMIGEN_INLINE int64_t place(int64_t entry) const { return entry & 0xffffffff; }
   LUMIGEN_INLINE bool before(int64_t a, int64_t b) const { return a < b; }
+  LUMIGEN_INLINE bool may_precede(int64_t, int64_t, int64_t) const { return true; }
 
   // Integers in the order of floats: those of a sign are in order as they are, or backwards. NaN is the
   // greatest.
@@ -169,11 +181,16 @@ LUMIGEN_INLINE void order_entries(int64_t* out, int64_t kept, int64_t count, con
   for (int64_t i = 0; i < kept; ++i) out[i] = order.entry(i);
   if (0 < kept && kept < count) {
     make_heap(out, kept, order);
-    for (int64_t i = kept; i < count; ++i) {
-      const int64_t entry = order.entry(i);
-      if (!order.before(entry, out[0])) continue;
-      out[0] = entry;
-      sift_down(out, kept, 0, order);
+    constexpr int64_t kBlock = 64;  // most of them in a long row have nothing for the heap
+    for (int64_t begin = kept; begin < count; begin += kBlock) {
+      const int64_t end = begin + kBlock < count ? begin + kBlock : count;
+      if (end - begin == kBlock && !order.may_precede(begin, kBlock, out[0])) continue;
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t entry = order.entry(i);
+        if (!order.before(entry, out[0])) continue;
+        out[0] = entry;
+        sift_down(out, kept, 0, order);
+      }
     }
   }
   sort_entries(out, kept, order);
