@@ -29,6 +29,10 @@ CASES: dict[
     "greatest_of_dims": (lambda x: x.amax(-1), spec(3, LONG), 1),
     "planes": (lambda x: x.mean((1, 2)), spec(2, 5, 140), 1),
     "sixteen_bits": (lambda x: x.sum(-1), spec(3, 333, dtype=bf16), 1),
+    "first": (lambda x: x.argmax(-1), spec(3, 200), 2),
+    "first_of_dims": (lambda x: x.argmin(-1), spec(3, LONG), 2),
+    "counted": (lambda x: (x < -5).sum(-1), spec(3, 200), 1),
+    "counted_of_dims": (lambda x: (x < -5).sum(-1), spec(3, LONG), 1),
     "short": (lambda x: x.sum(-1), spec(3, 127), 0),
     "heavy": (lambda x: x.exp().sum(-1), spec(3, 200), 0),
     "doubles": (lambda x: x.sum(-1), spec(3, 200, dtype=f64), 0),
@@ -39,6 +43,14 @@ CASES: dict[
 def below_zero(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Array:
     """A maximum that took in a zero would be wrong."""
     return -rng.uniform(1, 9, shape).astype(dtype.numpy)
+
+
+def specials(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Array:
+    """Equal ones, infinities and NaN: the first of them counts."""
+    values = np.array([1, 1, 2, -2, -0.0, 0.0, np.inf, -np.inf, np.nan], dtype.numpy)
+    known = rng.choice(values[:6], shape)
+    rows = rng.random(shape[0]) < 0.5
+    return np.where(rows[:, None] & (rng.random(shape) < 0.02), rng.choice(values, shape), known)
 
 
 def program(name: str) -> SmallProgram:
@@ -56,6 +68,11 @@ def test_accumulators(name: str) -> None:
 
 @pytest.mark.slow
 def test_numbers() -> None:
-    library = Library([*map(program, CASES)])
-    for name in CASES:
-        library.check(program(name))
+    of_specials = [
+        SmallProgram(f"{how}_of_specials", f, (("x", spec(40, 150)),), fill=specials)
+        for how, f in (("argmax", lambda x: x.argmax(-1)), ("argmin", lambda x: x.argmin(-1)))
+    ]
+    programs = [*map(program, CASES), *of_specials]
+    library = Library(programs)
+    for p in programs:
+        library.check(p)

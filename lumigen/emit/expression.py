@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from lumigen.condition import Cmp
 from lumigen.dtype import FLOATS, DType, boolean, f32, f64, i32, i64
 from lumigen.emit import cxx
-from lumigen.emit.arithmetic import arithmetic, negated, unrounded, widened
+from lumigen.emit.arithmetic import affine_places, arithmetic, negated, unrounded, widened
 from lumigen.emit.dots import find_dot
 from lumigen.emit.lines import Lines, Uses
 from lumigen.emit.packets import Packets
@@ -381,6 +381,8 @@ class Renderer:
         """What has no vector form of floats: sums of integers, or else each lane by itself."""
         if (whole := self._whole_lanes(e)) is not None:
             return Text(f"to_float({whole.code})")
+        if self.integers and self.lanes and (found := affine_places(e, self.lanes)):
+            return Text(f"places({self.index(found[0])}, {found[1]})")
         build = "build_doubles" if e.dtype is f64 else "build_lanes"
         return Text(f"{build}({self._lane_by_lane(e)})")
 

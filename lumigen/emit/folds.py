@@ -23,7 +23,7 @@ def is_light(s: For, points: int, finished: Collection[Local]) -> bool:
 
     Nothing is with 0 points. `finished`: the accumulators whose lanes are added up.
     """
-    if not points or not s.lanes or s.dealt or s.parts or (s.hi - s.lo).estimate() < points:
+    if not points or not s.lanes or s.dealt or s.parts or s.axis.extent.estimate() < points:
         return False
     folds = [x for x in s.body if isinstance(x, Accumulate)]
     if not 1 <= len(folds) <= FOLDS or any(not isinstance(x, Let | Accumulate) for x in s.body):

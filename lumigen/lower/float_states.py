@@ -18,6 +18,7 @@ from lumigen.region import (
     Expr,
     Index,
     Monoid,
+    Prim,
     Reduce,
     carried,
     choose,
@@ -56,7 +57,7 @@ def _in_floats(c: Carry, fold: LoopFold) -> Carry:
 
 
 def _float(e: Expr) -> Expr | None:
-    """A choice of indices and constants as f32."""
+    """A choice of indices, constants and truth values as f32."""
     match e:
         case Choose():
             then, otherwise = _float(e.then), _float(e.otherwise)
@@ -67,12 +68,14 @@ def _float(e: Expr) -> Expr | None:
             return const(float(e.value), f32)
         case Index():
             return prim(Op.CONTIGUOUS, (e,), f32)
+        case Prim(op=Op.CONTIGUOUS, args=(x,)) if x.dtype.is_bool:
+            return prim(Op.CONTIGUOUS, (x,), f32)
         case _:
             return None
 
 
 def _most(e: Expr) -> int | None:
-    """The greatest magnitude that a choice of indices and constants can be."""
+    """The greatest magnitude that such a choice can be."""
     match e:
         case Choose():
             sides = (_most(e.then), _most(e.otherwise))
@@ -82,5 +85,7 @@ def _most(e: Expr) -> int | None:
         case Index():
             low, high = e.value.bounds()
             return None if low is None or high is None else max(abs(low), abs(high))
+        case Prim(op=Op.CONTIGUOUS, args=(x,)) if x.dtype.is_bool:
+            return 1
         case _:
             return None

@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 
 from lumigen.condition import Cmp
 from lumigen.index import Axis, Ix, Lookup, extent_of, ix
+from lumigen.lower.float_states import in_floats
 from lumigen.lower.runs import vary, visited
 from lumigen.lower.scope import address, floats_of, kernel_reductions, lanes_fit
 from lumigen.lower.together import rows_together
 from lumigen.lower.widths import dtypes_of
 from lumigen.lower.window import windowed
 from lumigen.machine import Machine, Teams, Vectors
-from lumigen.plan import Carry, KernelPlan, Loop, Step
+from lumigen.plan import Carry, KernelPlan, Loop, LoopFold, Step
 from lumigen.region import (
     Buffer,
     Expr,
@@ -117,20 +118,30 @@ class Around:
     def fold(self, group: Sequence[Reduce]) -> Loop:
         """The loop that computes reductions over the same axes, with those inside of it."""
         first, last, kind = group[0], None, "seq"
+        carries = tuple(Carry(r, r.monoid, r.body, None) for r in group)
+        results = tuple((r, carried(i, "new", r.dtype)) for i, r in enumerate(group))
+        fold = LoopFold(first.axes, carries, results, first.where)
         if not self.lanes and not self.alone:
-            dtypes = dtypes_of(self.vectors)
-            fit = all(r.dtype in dtypes for r in group)
-            along = _lane_axis(first, self.vectors) if fit else None
-            if along is not None and lanes_fit([r.body for r in group], along, dtypes):
-                last, kind = along, "lanes"
+            # a team's threads have their own sums, of any type
+            vectors = in_floats(fold) if self.teams is None else fold
+            along = self._vector_axis(first, vectors)
+            if along is not None:
+                fold, last, kind = vectors, along, "lanes"
             elif self.teams is not None and (dealt := self._dealt_axis(first, self.teams.warp)):
                 last, kind = dealt, "threads"
         axes = (*(a for a in first.axes if a is not last), *((last,) if last else ()))
-        carries = tuple(Carry(r, r.monoid, r.body, None) for r in group)
-        results = tuple((r, carried(i, "new", r.dtype)) for i, r in enumerate(group))
         within = self.inside(kind)
         body = tuple((within if last in free_axes(r) else self).fold((r,)) for r in _nested(group))
-        return Loop(axes, kind, body, carries, results, first.where)
+        return Loop(axes, kind, body, fold.carries, fold.results, first.where)
+
+    def _vector_axis(self, r: Reduce, fold: LoopFold) -> Axis | None:
+        """The reduced axis whose neighbouring points vectors take in together, if they have a form of the fold."""
+        dtypes = dtypes_of(self.vectors)
+        if any(c.value.dtype not in dtypes for c in fold.carries):
+            return None
+        along = _lane_axis(r, self.vectors)
+        fits = along is not None and lanes_fit([c.tile for c in fold.carries], along, dtypes)
+        return along if fits else None
 
     def _dealt_axis(self, r: Reduce, warp: int) -> Axis | None:
         """The reduced axis whose points threads share: that along memory, unless a longer one busies more of them."""

@@ -29,6 +29,11 @@ LUMIGEN_INLINE Mask mask_lanes(F&& at, Lanes lanes) {
   return lt(splat(0.0f), build_lanes([&](int i) { return at(i) ? 1.0f : 0.0f; }, lanes));
 }
 
+// Lane i: first + i * step, of whole numbers that floats hold.
+LUMIGEN_INLINE Vec places(int64_t first, int step) {
+  return splat(float(first)) + iota() * splat(float(step));
+}
+
 // The accumulators of one fold, which take in its vectors in turn: no addition waits for the one before it.
 constexpr int kTurns = 4;
 struct Accumulators {
