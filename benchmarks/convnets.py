@@ -143,10 +143,11 @@ def references() -> dict[str, np.ndarray]:
     """What the networks give in f64."""
     import torch
 
+    nets = convnet_models.networks()
     with torch.no_grad():
         return {
-            name: net.double()(torch.from_numpy(image(name)).double()).numpy()
-            for name, net in convnet_models.networks().items()
+            name: nets[name].double()(torch.from_numpy(image(name)).double()).numpy()
+            for name in SIZES
         }
 
 
