@@ -7,13 +7,13 @@ import re
 # What the text of a kernel says of its own, and the functions, types and constants of headers that it names.
 _WORDS = """
 a at at1 at2 at_depth at_major b begin c fetch flow lane lanes more pack_column pack_k pack_row packed parity part raw
-reads row scratch shared stage task args back turn
+reads row scratch shared stage task args back turn vectors
 
-abs accumulators add_parts add_product add_run add_teams add_wrapping as_bf16 as_f16 as_pairs await_turn bf16_bits
-build_doubles build_lanes clear computed computed_vectors contract contract_split contract_tiles cos count_rows dot
-double_mod double_power either_way eq exp exp2 exp2_flushed exp2_scaled exp2_split f16_bits fill_rows fill_tile floor
-floor_div floor_mod fma fold_max fold_sum for_each_element for_each_row for_lanes for_lanes_unrolled for_parts
-for_points for_rows for_scan for_steps for_stretch gathered greater group_row group_rows group_starts grow_registers
+abs add_parts add_product add_run add_teams add_wrapping as_bf16 as_f16 as_pairs await_turn bf16_bits build_doubles
+build_lanes clear computed computed_vectors contract contract_split contract_tiles cos count_rows dot double_mod
+double_power either_way eq exp exp2 exp2_flushed exp2_scaled exp2_split f16_bits fill_rows fill_tile floor floor_div
+floor_mod fma fold_max fold_sum for_each_element for_each_row for_lanes for_lanes_unrolled for_parts for_points for_rows
+for_scan for_steps for_stretch for_turns for_vectors gathered greater group_row group_rows group_starts grow_registers
 index_max index_min int_mod is_finite is_inf is_last_block is_nan is_packed keeps_a keeps_b launch_dependents le load
 load_between load_bf16 load_f16 load_int load_packed load_phases load_strided load_strided_bf16 load_strided_f16
 load_strided_widened load_where load_where_bf16 load_where_f16 load_widened log2 lt made map_all map_elements map_within
@@ -23,14 +23,14 @@ multiply_fragment multiply_one multiply_row multiply_row_panels multiply_streame
 multiply_wrapping narrow ne neighbours one_by_one order_row order_rows pack_a pack_a_along pack_a_along_bf16
 pack_a_along_bytes pack_a_bf16 pack_a_bytes pack_a_from pack_a_from_bf16 pack_a_from_bytes pack_b pack_b_along
 pack_b_along_bf16 pack_b_bf16 pack_b_from pack_b_from_bf16 pack_runs pairs places polynomial power products random_bits
-reach recip reduce_add reduce_max round_bf16 round_f16 scale_rows scan_lanes select select_row sin splat splat_int sqrt
-store store_bf16 store_f16 store_int store_strided store_strided_bf16 store_strided_f16 store_strided_int
+reach recip reduce_add reduce_max round_bf16 round_f16 scale_rows scan_lanes select select_row several sin splat
+splat_int sqrt store store_bf16 store_f16 store_int store_strided store_strided_bf16 store_strided_f16 store_strided_int
 subtract_wrapping sum_row sum_rows team_number team_rank to_float to_int to_whole transpose_tile whole_quotient
 whole_remainder whole_sum whole_vectors widen widened zero_tail
 
 Accumulators Along BFloat16 Batch Boxes Bytes CUtensorMap Copy Doubles Extent Float16 Float32 Flow KeepsAll Mask
-Multiplier PackedVec Part Product Reach Run Strided Sums Tile TileAt Together Total TransposedTile Vec Vecs bf16 f16
-kAscending kDepth kDescending kEither kElements kLanes kMajor kTeam kTeams kWholeDepth of
+Multiplier PackedVec Part Product Reach Run Several Strided Sums Tile TileAt Together Total TransposedTile Vec Vecs bf16
+f16 kAscending kDepth kDescending kEither kElements kLanes kMajor kTeam kTeams kWholeDepth of
 """
 # What languages of kernels keep for themselves beside C++'s: no field of an argument struct can be called so either.
 _RESERVED = """

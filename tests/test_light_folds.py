@@ -1,4 +1,4 @@
-"""A loop over lanes that does little but add up has several accumulators on a CPU, which do not wait for each other."""
+"""Folds of a CPU whose additions do not wait for each other: of a row, and of several vectors of columns."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ POINTS = tuple(
 CASES: dict[
     str, tuple[Callable[..., Any], Spec, int]
 ] = {  # and its folds with several accumulators
-    "norm": (lambda x: (x - x.mean(-1, True)) / x.var(-1, keepdim=True), spec(3, 200), 2),
-    "greatest": (lambda x: x.amax(-1), spec(3, 131), 1),
+    "norm": (lambda x: (x - x.mean(-1, True)) / x.var(-1, keepdim=True), spec(3, 300), 2),
+    "greatest": (lambda x: x.amax(-1), spec(3, 259), 1),
     "of_dims": (lambda x: x.abs().sum(-1), spec(3, LONG), 1),
     "greatest_of_dims": (lambda x: x.amax(-1), spec(3, LONG), 1),
-    "planes": (lambda x: x.mean((1, 2)), spec(2, 5, 140), 1),
+    "planes": (lambda x: x.mean((1, 2)), spec(2, 5, 300), 1),
     "sixteen_bits": (lambda x: x.sum(-1), spec(3, 333, dtype=bf16), 1),
-    "first": (lambda x: x.argmax(-1), spec(3, 200), 2),
+    "first": (lambda x: x.argmax(-1), spec(3, 300), 2),
     "first_of_dims": (lambda x: x.argmin(-1), spec(3, LONG), 2),
-    "counted": (lambda x: (x < -5).sum(-1), spec(3, 200), 1),
+    "counted": (lambda x: (x < -5).sum(-1), spec(3, 300), 1),
     "counted_of_dims": (lambda x: (x < -5).sum(-1), spec(3, LONG), 1),
-    "short": (lambda x: x.sum(-1), spec(3, 127), 0),
-    "heavy": (lambda x: x.exp().sum(-1), spec(3, 200), 0),
-    "doubles": (lambda x: x.sum(-1), spec(3, 200, dtype=f64), 0),
-    "integers": (lambda x: x.sum(-1), spec(3, 200, dtype=i32), 0),
+    "short": (lambda x: x.sum(-1), spec(3, 255), 0),
+    "heavy": (lambda x: x.exp().sum(-1), spec(3, 300), 0),
+    "doubles": (lambda x: x.sum(-1), spec(3, 300, dtype=f64), 0),
+    "integers": (lambda x: x.sum(-1), spec(3, 300, dtype=i32), 0),
 }
 
 
@@ -54,7 +54,7 @@ def specials(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> 
 
 
 def program(name: str) -> SmallProgram:
-    function, shape, _ = CASES[name]
+    function, shape, _ = (CASES | CASES_OF_COLUMNS)[name]
     points = POINTS if shape.dims() else ({},)
     return SmallProgram(name, function, (("x", shape),), points, below_zero)
 
@@ -63,16 +63,43 @@ def program(name: str) -> SmallProgram:
 def test_accumulators(name: str) -> None:
     made = lower_model(Traced("m", "0", ((name, program(name).graph),), ()), {})
     text = "".join(k.body for k in made.model.kernels)
-    assert text.count("Accumulators ") == text.count("for_lanes_unrolled(") == CASES[name][2]
+    assert text.count("Several<4> acc") == text.count("for_lanes_unrolled(") == CASES[name][2]
+
+
+TOGETHER: dict[
+    str, tuple[Callable[..., Any], Spec, str]
+] = {  # and how many vectors it takes together
+    "columns": (lambda x: x.sum(0), spec(20, 300), "for_vectors<8>"),
+    "columns_of_dims": (lambda x: x.sum(0), spec(20, LONG), "for_vectors<8>"),
+    "few_columns": (lambda x: x.sum(0), spec(20, 70), "for_vectors<4>"),
+    "exponentials": (lambda x: x.softmax(0), spec(20, 300), "for_vectors<4>"),
+    "moments": (
+        lambda x: (x - x.mean(1, True)) * x.var(1, keepdim=True),
+        spec(3, 20, 150),
+        "for_vectors<4>",
+    ),
+    "few_rows": (lambda x: x.sum(0), spec(15, 300), ""),
+    "fewer_columns": (lambda x: x.sum(0), spec(20, 63), ""),
+    "columns_of_doubles": (lambda x: x.sum(0), spec(20, 300, dtype=f64), ""),
+}
+CASES_OF_COLUMNS = {name: (f, shape, 0) for name, (f, shape, _) in TOGETHER.items()}
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_vectors_of_columns_are_taken_together(name: str) -> None:
+    made = lower_model(Traced("m", "0", ((name, program(name).graph),), ()), {})
+    text = "".join(k.body for k in made.model.kernels)
+    assert ("for_vectors" in text) == bool(TOGETHER[name][2])
+    assert TOGETHER[name][2] in text
 
 
 @pytest.mark.slow
 def test_numbers() -> None:
     of_specials = [
-        SmallProgram(f"{how}_of_specials", f, (("x", spec(40, 150)),), fill=specials)
+        SmallProgram(f"{how}_of_specials", f, (("x", spec(40, 300)),), fill=specials)
         for how, f in (("argmax", lambda x: x.argmax(-1)), ("argmin", lambda x: x.argmin(-1)))
     ]
-    programs = [*map(program, CASES), *of_specials]
+    programs = [*map(program, [*CASES, *TOGETHER]), *of_specials]
     library = Library(programs)
     for p in programs:
         library.check(p)

@@ -102,6 +102,7 @@ class Renderer:
     place: str = WIDE  # the type in which places are computed
     widens: bool = False  # dims and axes, which are of a narrower type
     integers: bool = False  # there are vectors of integers
+    turning: frozenset[str] = frozenset()  # arrays of vectors, one of which has its turn
     early: bool = False  # what conditions that are data choose is read before they are known
     uses: Uses = field(default_factory=Uses)  # what is spelled in a statement adds to them
 
@@ -333,7 +334,8 @@ class Renderer:
         if self.lanes is None or self.lanes not in free_axes(e):
             return Text(f"splat({self.scalar(e).code})")
         if isinstance(e, Local):
-            return Text(self.use(e.name), WORD)
+            turn = f"[{self.use('turn')}]" if e.name in self.turning else ""
+            return Text(self.use(e.name) + turn, WORD)
         early = self._early(e)
         if early is not None:
             return early

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from lumigen.dtype import FLOATS, DType, bf16, boolean, f16, f32, f64
@@ -12,12 +13,19 @@ from lumigen.emit.expression import (
     Text,
     computed_in,
     is_half,
-    literal,
     suffix,
 )
-from lumigen.emit.folds import folded_run, is_light
+from lumigen.emit.folds import (
+    folded_run,
+    is_light,
+    is_product,
+    neutral,
+    terms_of,
+    vectors_together,
+)
 from lumigen.emit.lines import Lines, joined, used
 from lumigen.emit.packets import Packets
+from lumigen.emit.vectors_together import for_vectors
 from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, Ix, ix
 from lumigen.lower.scope import address, floats_of
@@ -47,7 +55,6 @@ from lumigen.tile import (
 )
 
 WIDENED = {f16: "Float16", bf16: "BFloat16"}  # what the device's headers widen them by
-TERMS = 256  # of a sum that are looked at, one by one
 
 
 @dataclass(frozen=True)
@@ -99,9 +106,9 @@ class Statements:
         self.summed = {s.name for s in sums if s.monoid is Monoid.SUM}
         loops = [s for s in program.statements() if isinstance(s, For) and self._is_light(s)]
         self.several = {x.into for s in loops for x in s.body if isinstance(x, Accumulate)}
-        self.unrolled = (
-            False  # whether the statement is in a loop that takes its accumulators in turn
-        )
+        self.turning: frozenset[str] = (
+            frozenset()
+        )  # arrays of which the statement takes one after the other
         self.dealt = 0  # loops around the statement whose points threads share
 
     def body(self) -> list[Lines]:
@@ -142,7 +149,15 @@ class Statements:
             place=self.place,
             integers=self.dialect.integers,
             early=early,
+            turning=self.turning,
         )
+
+    @contextmanager
+    def in_turn(self, names: Iterable[str]) -> Generator[None]:
+        """Statements that take the elements of these arrays in turn."""
+        self.turning = frozenset(names)
+        yield
+        self.turning = frozenset()
 
     def statement(self, s: Stmt, r: Renderer) -> Lines:
         match s:
@@ -193,7 +208,7 @@ class Statements:
         if self.narrow(s.name):
             return f"Sums {s.name.name} = {{}};"
         if s.name in self.several:
-            return f"Accumulators {s.name.name} = accumulators({neutral(s.monoid, f32)});"
+            return f"Several<4> {s.name.name} = several<4>({neutral(s.monoid, f32)});"
         return f"{_type(s.name.dtype, s.lanes)} {s.name.name} = {_start(s, r)};"
 
     def _finish(self, s: Finish, r: Renderer) -> str:
@@ -287,9 +302,9 @@ class Statements:
 
     def _accumulate(self, s: Accumulate, r: Renderer) -> list[str]:
         """A line, or one for each product of a sum: multiplied and added in one step, and none waits for another."""
-        terms = _terms(s.value)
+        terms = terms_of(s.value)
         fused = self.dialect.fused and s.lanes is not None and s.into in self.finished
-        if not fused or s.monoid is not Monoid.SUM or not all(map(_is_product, terms)):
+        if not fused or s.monoid is not Monoid.SUM or not all(map(is_product, terms)):
             return [self._accumulated(s, r)]
         name, lanes = self._into(s, r), r.use("lanes")
         factors = ([r.vector(x).code for x in t.args] for t in terms if isinstance(t, Prim))
@@ -297,10 +312,9 @@ class Statements:
 
     def _into(self, s: Accumulate, r: Renderer) -> str:
         """The accumulator; of several the one whose turn it is."""
-        name = r.use(s.into.name)
-        return (
-            f"{name}[{r.use('turn') if self.unrolled else 0}]" if s.into in self.several else name
-        )
+        if s.lanes is None or s.into.name in self.turning:
+            return r.vector(s.into).code if s.lanes is not None else r.use(s.into.name)
+        return f"{r.use(s.into.name)}[0]" if s.into in self.several else r.use(s.into.name)
 
     def _accumulated(self, s: Accumulate, r: Renderer) -> str:
         name = self._into(s, r)
@@ -366,9 +380,11 @@ class Statements:
             over = f"{r.use('packed')}, {over}"
         elif self.dialect.packs:
             over = f"std::false_type{{}}, {over}"
-        self.unrolled = self._is_light(s)
-        inner = self.lines(s.body, s.axis)
-        turn, self.unrolled = ", int turn" * self.unrolled, False
+        if (count := vectors_together(s, self.dialect.several)) > 1:
+            return for_vectors(s, count, self, r)
+        turn = ", int turn" if self._is_light(s) else ""
+        with self.in_turn(n.name for n in self.several if turn):
+            inner = self.lines(s.body, s.axis)
         if s.lo != 0 and axis in inner.names:
             place = f"const {self.place} {axis} = {r.index(s.lo)} + {axis}_offset;"
             inner = joined([Lines((place,)), inner])
@@ -464,27 +480,6 @@ class Statements:
         return f"store_strided_int({where}, {r.index(factor)}, {value}, {lanes});"
 
 
-def _terms(e: Expr) -> list[Expr]:
-    """What a sum adds up; it alone where that is much, as where it is doubled again and again."""
-    out, stack = list[Expr](), [e]
-    while stack:
-        x = stack.pop()
-        if isinstance(x, Prim) and x.op is Op.ADD:
-            stack += reversed(x.args)
-        else:
-            out.append(x)
-        if len(out) + len(stack) > TERMS:
-            return [e]
-    return out
-
-
-def _is_product(e: Expr) -> bool:
-    """Whether vectors multiply; a quotient is none."""
-    if not isinstance(e, Prim) or e.op is not Op.MUL or not e.dtype.is_float:
-        return False
-    return not any((isinstance(x, Prim) and x.op is Op.RECIP) or x.dtype.is_bool for x in e.args)
-
-
 def _start(s: Accumulator, r: Renderer) -> str:
     if s.start is not None:
         return _value(s.start, s.lanes, r)
@@ -502,11 +497,6 @@ def _every(s: For) -> str:
 def is_scan(s: For) -> bool:
     """Whether its lanes are scanned, for which all threads of a team have to come together."""
     return any(isinstance(x, ScanLanes) for x in s.body)
-
-
-def neutral(monoid: Monoid, dtype: DType) -> str:
-    """Where an accumulator starts."""
-    return literal(dtype.lowest if monoid is Monoid.MAX else 0, dtype)
 
 
 def _combine(monoid: Monoid, name: str, value: Text, dtype: DType, wraps: bool) -> str:

@@ -34,32 +34,60 @@ LUMIGEN_INLINE Vec places(int64_t first, int step) {
   return splat(float(first)) + iota() * splat(float(step));
 }
 
-// The accumulators of one fold, which take in its vectors in turn: no addition waits for the one before it.
-constexpr int kTurns = 4;
-struct Accumulators {
-  Vec of[kTurns];
+// Vectors that take turns: of the accumulators of one fold none waits for another one's addition.
+template <int N>
+struct Several {
+  Vec of[N];
   LUMIGEN_INLINE Vec& operator[](int turn) { return of[turn]; }
 };
-LUMIGEN_INLINE Accumulators accumulators(float start) {
-  const Vec each = splat(start);
-  return {{each, each, each, each}};
+template <int N>
+LUMIGEN_INLINE Several<N> several(float start) {
+  Several<N> all;
+#pragma GCC unroll 8
+  for (int turn = 0; turn < N; turn++) all.of[turn] = splat(start);
+  return all;
 }
-LUMIGEN_INLINE float reduce_add(const Accumulators& a) {
+LUMIGEN_INLINE float reduce_add(const Several<4>& a) {
   return reduce_add((a.of[0] + a.of[1]) + (a.of[2] + a.of[3]));
 }
-LUMIGEN_INLINE float reduce_max(const Accumulators& a) {
+LUMIGEN_INLINE float reduce_max(const Several<4>& a) {
   return reduce_max(max_nan(max_nan(a.of[0], a.of[1]), max_nan(a.of[2], a.of[3])));
 }
 
 // for_lanes, with the turn of each vector.
 template <class F>
 LUMIGEN_INLINE void for_lanes_unrolled(int64_t n, F&& f) {
+  constexpr int kTurns = 4;
   int64_t j = 0;
   for (; j + kTurns * kLanes <= n; j += kTurns * kLanes)
 #pragma GCC unroll 4
     for (int turn = 0; turn < kTurns; turn++) f(j + turn * kLanes, AllLanes{}, turn);
   for (; j + kLanes <= n; j += kLanes) f(j, AllLanes{}, 0);
   if (j < n) f(j, FirstLanes{int(n - j)}, 1);
+}
+
+// for_lanes with N vectors together as long as there are so many, each of which for_turns gives to a function.
+template <int N>
+struct Vectors {};
+template <int N, class F>
+LUMIGEN_INLINE void for_vectors(int64_t n, F&& f) {
+  int64_t j = 0;
+  for (; j + N * kLanes <= n; j += N * kLanes) f(j, Vectors<N>{});
+  for (; j + kLanes <= n; j += kLanes) f(j, AllLanes{});
+  if (j < n) f(j, FirstLanes{int(n - j)});
+}
+template <int N, class F>
+LUMIGEN_INLINE void for_turns(Vectors<N>, int64_t first, F&& f) {
+#pragma GCC unroll 8
+  for (int turn = 0; turn < N; turn++) f(first + turn * kLanes, AllLanes{}, turn);
+}
+template <class F>
+LUMIGEN_INLINE void for_turns(AllLanes lanes, int64_t first, F&& f) {
+  f(first, lanes, 0);
+}
+template <class F>
+LUMIGEN_INLINE void for_turns(FirstLanes lanes, int64_t first, F&& f) {
+  f(first, lanes, 0);
 }
 
 }  // namespace LUMIGEN_ISA

@@ -40,7 +40,7 @@ DIALECT = Dialect(
     dtypes=dtypes_of(PLANNED.vectors),
     fused=True,
     integers=True,
-    several=128,
+    several=256,
 )
 
 

@@ -14,7 +14,7 @@ void k00_sum_simt(const void* raw, int64_t task, char* /*scratch*/) {
   float* const parts0 = args.parts0;
   [[maybe_unused]] const int64_t many = args.many;
   for (int64_t part0 = task; part0 < task + 1; ++part0) {
-    Accumulators acc0 = accumulators(0.0f);
+    Several<4> acc0 = several<4>(0.0f);
     for_lanes_unrolled(index_min(65536, many - 65536 * part0), [&](int64_t k0, auto lanes, int turn) {
       acc0[turn] = acc0[turn] + zero_tail(load(x + k0 + 65536 * part0, lanes), lanes, 0.0f);
     });

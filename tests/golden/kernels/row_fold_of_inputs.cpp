@@ -35,10 +35,10 @@ void k00_product_cascade(const void* raw, int64_t task, char* scratch) {
     for (int64_t m = m0; m < m1; ++m) {
       const float old0 = state0[m - m0];
       const float old1 = state1[m - m0];
-      Vec acc0 = splat(-__builtin_inff());
-      for_lanes(k1 - k0, [&](int64_t k_offset, auto lanes) {
+      Several<4> acc0 = several<4>(-__builtin_inff());
+      for_lanes_unrolled(k1 - k0, [&](int64_t k_offset, auto lanes, int turn) {
         const int64_t k = k0 + k_offset;
-        acc0 = max_nan(acc0,
+        acc0[turn] = max_nan(acc0[turn],
             zero_tail(load(part + k + 128 * m - k0 - 128 * m0, lanes) * splat(0.25f), lanes, -__builtin_inff()));
       });
       const float r0 = reduce_max(acc0);
