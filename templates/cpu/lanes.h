@@ -66,7 +66,8 @@ LUMIGEN_INLINE void for_lanes_unrolled(int64_t n, F&& f) {
   if (j < n) f(j, FirstLanes{int(n - j)}, 1);
 }
 
-// for_lanes with N vectors together as long as there are so many, each of which for_turns gives to a function.
+// for_lanes with N vectors together as long as there are so many, each of which for_turns gives to a
+// function.
 template <int N>
 struct Vectors {};
 template <int N, class F>
