@@ -10,7 +10,7 @@ import pytest
 from small_programs import Array, Library, SmallProgram
 
 import lumigen as lg
-from lumigen.dtype import DType, bf16, f64, i32
+from lumigen.dtype import DType, bf16, f64, i32, u8
 from lumigen.frontend import Traced
 from lumigen.frontend.spec import Spec, spec
 from lumigen.pipeline import lower_model
@@ -33,6 +33,9 @@ CASES: dict[
     "first_of_dims": (lambda x: x.argmin(-1), spec(3, LONG), 2),
     "counted": (lambda x: (x < -5).sum(-1), spec(3, 300), 1),
     "counted_of_dims": (lambda x: (x < -5).sum(-1), spec(3, LONG), 1),
+    "bytes": (lambda x: (x % 3).amax(-1), spec(3, 300, dtype=u8), 0),
+    "bytes_that_wrap": (lambda x: (x % 7).sum(-1, dtype=u8), spec(3, 300, dtype=u8), 0),
+    "a_byte_that_wraps": (lambda x: (x < -1).to(u8).sum(-1, dtype=u8), spec(3, 300), 1),
     "short": (lambda x: x.sum(-1), spec(3, 255), 0),
     "heavy": (lambda x: x.exp().sum(-1), spec(3, 300), 0),
     "doubles": (lambda x: x.sum(-1), spec(3, 300, dtype=f64), 0),
@@ -42,6 +45,8 @@ CASES: dict[
 
 def below_zero(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Array:
     """A maximum that took in a zero would be wrong."""
+    if dtype.is_int:
+        return rng.integers(dtype.lowest, dtype.greatest, shape).astype(dtype.numpy)
     return -rng.uniform(1, 9, shape).astype(dtype.numpy)
 
 

@@ -11,10 +11,8 @@ from lumigen.dtype import f32, f64
 from lumigen.emit.horner import is_quotient, polynomial
 from lumigen.emit.text import PRODUCT, SUM, TIGHT, Text, literal
 from lumigen.emit.widths import int_reach
-from lumigen.index import Axis, Ix
-from lumigen.lower.float_states import EXACT
 from lumigen.ops import Op
-from lumigen.region import Const, Expr, Index, Prim, angle_of
+from lumigen.region import Const, Expr, Prim, angle_of
 
 
 def arithmetic(e: Prim, render: Callable[[Expr], Text], may_fuse: bool) -> Text:
@@ -65,18 +63,6 @@ def unrounded(e: Prim, render: Callable[[Expr], str], *, lanes: bool = False) ->
                     f"exp2_scaled({render(x)}, {literal(y.value, f32)}, {literal(rest, f32)})"
                 )
     return None
-
-
-def affine_places(e: Expr, lanes: Axis) -> tuple[Ix, Ix] | None:
-    """The integer and its step from lane to lane, if the value is a float of one that floats hold exactly."""
-    if not isinstance(e, Prim) or e.op is not Op.CONTIGUOUS or e.dtype is not f32:
-        return None
-    (place,) = e.args
-    step = place.value.coefficient(lanes) if isinstance(place, Index) else None
-    if not isinstance(place, Index) or step is None or not step.is_const:
-        return None
-    is_exact = all(b is not None and abs(b) <= EXACT for b in place.value.bounds())
-    return (place.value, step) if is_exact else None
 
 
 def widened(render: Callable[[Expr], Text]) -> Callable[[Expr], Text]:

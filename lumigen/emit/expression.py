@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from lumigen.condition import Cmp
 from lumigen.dtype import FLOATS, DType, boolean, f32, f64, i32, i64
 from lumigen.emit import cxx
-from lumigen.emit.arithmetic import affine_places, arithmetic, negated, unrounded, widened
+from lumigen.emit.arithmetic import arithmetic, negated, unrounded, widened
 from lumigen.emit.dots import find_dot
 from lumigen.emit.lines import Lines, Uses
 from lumigen.emit.packets import Packets
@@ -47,6 +47,7 @@ from lumigen.index import (
     of_atom,
 )
 from lumigen.intrinsics import INTRINSICS
+from lumigen.lower.float_states import affine_places
 from lumigen.lower.phases import in_phases
 from lumigen.lower.scope import address, adds_integers, integers_read, is_per_lane
 from lumigen.lower.small_integers import added, exact, is_of_bytes

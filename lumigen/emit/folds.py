@@ -16,12 +16,10 @@ from lumigen.region import Choose, Expr, Intrinsic, Local, Monoid, Prim, free_ax
 from lumigen.tile import Accumulate, Accumulator, For, Let, Stmt, StoreTile
 
 FOLDS, STEPS = 2, 8  # accumulators of a light loop, and what it computes of a vector
-FEW, MANY = (
-    4,
-    8,
-)  # vectors that are taken together; with several accumulators or much to compute few
+FEW, MANY = 4, 8  # vectors taken together: few with several accumulators, or with much to compute
+MUCH = 40  # steps of a vector, whose text the compiler would have too often
 OF_FOLD = 16  # rows from which a fold waits: windows are written out, and their additions overlap
-OF_FEW = 64  # points from which it pays to take some together: each is a quarter of a vector of some machine or more
+OF_FEW = 64  # points from which it pays to take some vectors together
 TERMS = 256  # of a sum that are looked at, one by one
 LONG = TRANSCENDENTALS | {Op.MOD, Op.RECIP, Op.SQRT}
 
@@ -52,7 +50,7 @@ def vectors_together(s: For, points: int) -> int:
     """
     if not points or not s.lanes or s.dealt or s.parts or s.axis.extent.estimate() < OF_FEW:
         return 1
-    inside = [*_inside(s.body)]
+    inside = [*inside_of(s.body)]
     if not all(_takes_several(x, s) for x in inside):
         return 1
     longest = max((x.axis.extent.estimate() for x in inside if isinstance(x, For)), default=0)
@@ -62,16 +60,19 @@ def vectors_together(s: For, points: int) -> int:
     if not 1 <= len(accumulators) <= FOLDS or any(isinstance(x, Accumulate) for x in s.body):
         return 1
     steps = _steps([x.value for x in inside if isinstance(x, Let | Accumulate | StoreTile)], s)
+    if len(steps) > MUCH:
+        return 1
     is_long = len(steps) > STEPS or any(isinstance(e, Prim) and e.op in LONG for e in steps)
     is_little = is_long or len(accumulators) > 1 or s.axis.extent.estimate() < points
     return FEW if is_little else MANY
 
 
-def _inside(body: Iterable[Stmt]) -> Iterator[Stmt]:
+def inside_of(body: Iterable[Stmt]) -> Iterator[Stmt]:
+    """The statements, and those of the loops among them."""
     for s in body:
         yield s
         if isinstance(s, For):
-            yield from _inside(s.body)
+            yield from inside_of(s.body)
 
 
 def _takes_several(x: Stmt, s: For) -> bool:

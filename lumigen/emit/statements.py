@@ -70,9 +70,7 @@ class Dialect:
     dtypes: frozenset[DType] = FLOATS  # of the numbers that lanes have
     fused: bool = False  # a sum over lanes takes a product in with one step
     integers: bool = False  # there are vectors of integers
-    several: int = (
-        0  # points from which a light fold over lanes has several accumulators; 0: it has one
-    )
+    several: int = 0  # points from which a light fold has several accumulators; 0: one
     sums: int = (
         0  # lanes of which a thread has a sum of its own for each; of more it has fewer; 0: of any
     )
@@ -106,9 +104,7 @@ class Statements:
         self.summed = {s.name for s in sums if s.monoid is Monoid.SUM}
         loops = [s for s in program.statements() if isinstance(s, For) and self._is_light(s)]
         self.several = {x.into for s in loops for x in s.body if isinstance(x, Accumulate)}
-        self.turning: frozenset[str] = (
-            frozenset()
-        )  # arrays of which the statement takes one after the other
+        self.turning: frozenset[str] = frozenset()  # arrays that a statement takes in turn
         self.dealt = 0  # loops around the statement whose points threads share
 
     def body(self) -> list[Lines]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from lumigen.emit.folds import neutral
+from lumigen.emit.folds import inside_of, neutral
 from lumigen.emit.lines import Lines, joined
 from lumigen.region import Expr, Local, walk
 from lumigen.tile import Accumulate, Accumulator, For, Let, Stmt, StoreTile
@@ -32,7 +32,7 @@ Run = tuple[Let | Accumulate | StoreTile, ...]
 
 def for_vectors(s: For, count: int, of: Statements, r: Renderer) -> Lines:
     """The loop, of so many vectors together."""
-    named = {x.name.name for x in of.program.statements() if isinstance(x, Accumulator)}
+    named = {x.name.name for x in inside_of(s.body) if isinstance(x, Accumulator)}
     arrays = frozenset(_shared([*_runs_inside(s.body)]) | named)
     body = _lines(s.body, s, count, arrays, of)
     head = (

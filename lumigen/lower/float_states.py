@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lumigen.dtype import f32
-from lumigen.index import extent_of
+from lumigen.index import Axis, Ix, extent_of
 from lumigen.ops import Op
 from lumigen.plan import Carry, LoopFold
 from lumigen.region import (
@@ -34,11 +34,12 @@ EXACT = 1 << 24  # no integer up to here is rounded in f32
 def in_floats(fold: LoopFold) -> LoopFold:
     """The fold with integers in f32, as far as it holds them."""
     carries = tuple(_in_floats(c, fold) for c in fold.carries)
-    cast: dict[Expr, Expr] = {
-        carried(i, "new", c.dtype): prim(Op.CONTIGUOUS, (carried(i, "new", f32),), c.dtype)
-        for i, (c, made) in enumerate(zip(fold.carries, carries, strict=True))
-        if made is not c
-    }
+    cast: dict[Expr, Expr] = {}
+    for i, (c, made) in enumerate(zip(fold.carries, carries, strict=True)):
+        if made is not c:
+            total = prim(Op.CONTIGUOUS, (carried(i, "new", f32),), c.dtype)
+            narrow = prim(Op.CONTIGUOUS, (total,), c.value.dtype)  # in which a sum may wrap around
+            cast |= {carried(i, "new", c.value.dtype): narrow, carried(i, "new", c.dtype): total}
     results = tuple((r, map_expr(e, cast)) for r, e in fold.results)
     return replace(fold, carries=carries, results=results) if cast else fold
 
@@ -89,3 +90,15 @@ def _most(e: Expr) -> int | None:
             return 1
         case _:
             return None
+
+
+def affine_places(e: Expr, lanes: Axis) -> tuple[Ix, Ix] | None:
+    """The integer and its step from lane to lane, if the value is a float of one that floats hold exactly."""
+    if not isinstance(e, Prim) or e.op is not Op.CONTIGUOUS or e.dtype is not f32:
+        return None
+    (place,) = e.args
+    step = place.value.coefficient(lanes) if isinstance(place, Index) else None
+    if not isinstance(place, Index) or step is None or not step.is_const:
+        return None
+    is_exact = all(b is not None and abs(b) <= EXACT for b in place.value.bounds())
+    return (place.value, step) if is_exact else None

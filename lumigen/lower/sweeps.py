@@ -12,10 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from lumigen.condition import Cmp
+from lumigen.dtype import DType
 from lumigen.index import Axis, Ix, Lookup, extent_of, ix
-from lumigen.lower.float_states import in_floats
+from lumigen.lower.float_states import affine_places, in_floats
 from lumigen.lower.runs import vary, visited
-from lumigen.lower.scope import address, floats_of, kernel_reductions, lanes_fit
+from lumigen.lower.scope import address, floats_of, is_per_lane, kernel_reductions, lanes_fit
 from lumigen.lower.together import rows_together
 from lumigen.lower.widths import dtypes_of
 from lumigen.lower.window import windowed
@@ -29,6 +30,7 @@ from lumigen.region import (
     Region,
     Store,
     carried,
+    children,
     free_axes,
     indices_of,
     map_expr,
@@ -139,8 +141,12 @@ class Around:
         dtypes = dtypes_of(self.vectors)
         if any(c.value.dtype not in dtypes for c in fold.carries):
             return None
-        along = _lane_axis(r, self.vectors)
-        fits = along is not None and lanes_fit([c.tile for c in fold.carries], along, dtypes)
+        along, tiles = _lane_axis(r, self.vectors), [c.tile for c in fold.carries]
+        if along is None or not lanes_fit(tiles, along, dtypes):
+            return None
+        # integers one by one are faster than as vectors that are put together
+        were_floats = all(r.dtype.is_float for r, _ in fold.results)
+        fits = were_floats or all(_in_vectors(t, along, dtypes) for t in tiles)
         return along if fits else None
 
     def _dealt_axis(self, r: Reduce, warp: int) -> Axis | None:
@@ -150,6 +156,14 @@ class Around:
         if along is None or visited(r, along) < min(warp, visited(r, longest)):
             return longest if visited(r, longest) >= self.vectors.least else None
         return along
+
+
+def _in_vectors(e: Expr, lanes: Axis, dtypes: frozenset[DType]) -> bool:
+    """Whether vectors compute a value from the start, and none of it is computed for each lane by itself."""
+    if affine_places(e, lanes) is not None:
+        return True
+    parts = children(e)
+    return not is_per_lane(e, lanes, dtypes) and all(_in_vectors(x, lanes, dtypes) for x in parts)
 
 
 def _nested(group: Sequence[Reduce]) -> list[Reduce]:
