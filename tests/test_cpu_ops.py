@@ -233,6 +233,11 @@ row(
     spec(N, 5, dtype=u8),
     fill=specials,
 )
+row(
+    "one_byte_in_all_lanes",
+    lambda a: {"s": (a[0, :1] % 3).to(u8).expand(a.shape), "p": a.pad((3, 4), value=2).to(i8)},
+    spec(N, 20),
+)
 row("wide_i64", lambda a: {"s": a * 3 + 1, "c": a - 1 < 0, "d": (a - 1) % 5}, spec(N, 5, dtype=i64))
 for t in (f32, f64, i8, u8, i32, i64, boolean):
     row(

@@ -67,3 +67,20 @@ def test_nothing_is_taken_from_the_middle() -> None:
     (store,) = kernel.region.stores
     assert peel_reductions(store.value) is store.value
     assert any(isinstance(e, Choose) for e in walk([store.value]))
+
+
+def test_a_point_that_may_not_be_there_is_not_taken() -> None:
+    """Of rows shifted twice the first two points differ, and a row may have one."""
+
+    def twice(x: lg.Tensor) -> dict[str, lg.Tensor]:
+        for _ in range(2):
+            x = x + x.pad((1, 0))[..., :-1]
+        return {"out": x @ x.mT}
+
+    rng, n = np.random.default_rng(0), lg.Dim("n", 1, 9)
+    graph = traced(twice, x=lg.spec(4, n))
+    model = assemble((("entry", graph),), CPU)
+    for count in (1, 2, 3, 9):
+        given = {"x": rng.standard_normal((4, count)).astype(np.float32)}
+        want, found = evaluate(graph, given, {})["out"], run_entry(model, given, {})["out"]
+        np.testing.assert_allclose(found, want, 1e-5, 1e-5)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from lumigen.condition import Cmp
 from lumigen.dtype import boolean
-from lumigen.index import Axis, Ix, ix
+from lumigen.index import Axis, Ix, is_nonnegative, ix
 from lumigen.ops import Op
 from lumigen.region import (
     Choose,
@@ -44,6 +44,8 @@ def _peeled(r: Reduce) -> Expr:
     if r.where or is_narrow or r.dtype.is_bool:
         return r
     for axis in r.axes:
+        if not is_nonnegative(axis.extent - 1):
+            continue  # there may be no such point
         for point in _points(r, axis):
             left = Axis(axis.name, axis.extent - 1)
             axes = tuple(left if a == axis else a for a in r.axes)
