@@ -571,8 +571,6 @@ def _in_vectors(s: StoreTile) -> bool:
     """Whether vectors store it: floats, what they make integers of, i32 that they add up, or one value in all lanes."""
     if not s.dst.dtype.is_int or s.dst.dtype is i32:
         return s.dst.dtype is i32 or computed(s.dst.dtype) in (f32, f64)
-    if s.lanes not in free_axes(s.value):
-        return s.dst.dtype.bits == 8
-    if not isinstance(s.value, Prim) or s.value.op is not Op.CONTIGUOUS:
-        return False
-    return s.dst.dtype.bits == 8 and s.value.args[0].dtype is f32
+    value = s.value
+    is_made = isinstance(value, Prim) and value.op is Op.CONTIGUOUS and value.args[0].dtype is f32
+    return s.dst.dtype.bits == 8 and (is_made or s.lanes not in free_axes(value))
