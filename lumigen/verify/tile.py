@@ -14,13 +14,7 @@ from lumigen.dtype import DType, computed, f32, f64, i8, i32, i64, u8
 from lumigen.errors import VerifyFailed
 from lumigen.index import is_nonnegative, ix
 from lumigen.ops import Op
-from lumigen.region import (
-    Buffer,
-    Local,
-    Prim,
-    Role,
-    free_axes,
-)
+from lumigen.region import Buffer, Local, Prim, Role, free_axes
 from lumigen.tile import (
     Accumulate,
     Accumulator,
