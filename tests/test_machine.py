@@ -64,6 +64,16 @@ KEPT = {
         "added: 16": "digits of a dtype",
     },
     "emit/entry.py": {"VALUES": "numbers in a line of text"},
+    "emit/folds.py": {
+        "FEW": "registers that every instruction set has, with two accumulators each",
+        "FOLDS": "the same",
+        "MANY": "the same, with one accumulator",
+        "MUCH": "time of compilation",
+        "OF_FEW": "points of the narrowest loop that has so many vectors anywhere",
+        "OF_FOLD": "rows that a compiler does not write out",
+        "STEPS": "as many as an addition takes anywhere",
+        "TERMS": "time of compilation: more are one value",
+    },
     "emit/kernel_vectors.py": {"MAX_VALUES": "elements that the tests of a project have"},
     "emit/launches.py": {
         "MAX_LINES": "lines of a model that a comment names",
@@ -75,7 +85,6 @@ KEPT = {
     },
     "emit/reference.py": {"LONG": "characters of a line of text"},
     "emit/sharing.py": {"READABLE": "nodes of an expression that is read as one"},
-    "emit/statements.py": {"TERMS": "time of compilation: more are one value"},
     "emit/text.py": dict.fromkeys(
         ("LOOSE", "SUM", "PRODUCT", "TIGHT", "WORD"), "how strongly an operator of C binds"
     ),
