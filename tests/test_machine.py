@@ -123,6 +123,11 @@ KEPT = {
         "LARGEST": "time of compilation, and text of a kernel",
         "DEEPEST": "time of compilation, and text of a kernel",
     },
+    "lower/named.py": {
+        "DIGITS": "of a double, less those of a whole exponent",
+        "FAR": "exponents of doubles",
+        "ROUNDED": "digits of a double",
+    },
     "lower/operand_names.py": {"LONGEST": "characters of a name"},
     "lower/contract.py": {"in_groups: 8": "bits of a byte"},
     "lower/groups.py": {

@@ -80,6 +80,28 @@ def test_the_exponent_of_a_double_is_split_in_a_whole_number_and_the_rest() -> N
     np.testing.assert_array_equal(run_entry(lowered, {"x": x}, {})["out"], right)
 
 
+@pytest.mark.parametrize(
+    ("end", "upper", "is_said"),
+    [(700.0, 0.6931471806019545, True), (700.0, 0.75, False), (None, 0.6931471806019545, False)],
+)
+def test_a_split_that_is_no_power_of_its_number_stays_as_it_is(
+    end: float | None, upper: float, is_said: bool
+) -> None:
+    """Vectors split off another whole number than the primitives do, and have no power of one that is far off."""
+
+    def power(x: lg.Tensor) -> dict[str, lg.Tensor]:
+        scale, lower = 1.4426950408889634, -4.2009150726810846e-11
+        x = x if end is None else lg.where(x > end, end, lg.where(x < -end, -end, x))
+        n = x * scale - x * scale % 1
+        return {"out": n.exp2() * ((x - n * upper - n * lower) * scale).exp2()}
+
+    graph = traced(power, x=lg.spec(8, dtype=f64))
+    found = {
+        e.name for e in values_of(assemble([("entry", graph)], CPU)) if isinstance(e, Intrinsic)
+    }
+    assert ("exp2_split" in found) == is_said
+
+
 def test_bits_of_bytes_are_found_in_floats() -> None:
     spec, q = lg.spec(256, dtype=u8), np.arange(256, dtype=np.uint8)
     graph = traced(lambda q: {"out": (q & 15).to(f32) + (q >> 5).to(f32) * 16}, q=spec)

@@ -151,9 +151,9 @@ class Statements:
     @contextmanager
     def in_turn(self, names: Iterable[str]) -> Generator[None]:
         """Statements that take the elements of these arrays in turn."""
-        self.turning = frozenset(names)
+        before, self.turning = self.turning, frozenset(names)
         yield
-        self.turning = frozenset()
+        self.turning = before
 
     def statement(self, s: Stmt, r: Renderer) -> Lines:
         match s:
@@ -307,10 +307,11 @@ class Statements:
         return [f"{name} = add_product({name}, {a}, {b}, {lanes});" for a, b in factors]
 
     def _into(self, s: Accumulate, r: Renderer) -> str:
-        """The accumulator; of several the one whose turn it is."""
-        if s.lanes is None or s.into.name in self.turning:
-            return r.vector(s.into).code if s.lanes is not None else r.use(s.into.name)
-        return f"{r.use(s.into.name)}[0]" if s.into in self.several else r.use(s.into.name)
+        """The accumulator; of several the one whose turn it is, or the first."""
+        name = r.use(s.into.name)
+        if name in self.turning:
+            return f"{name}[{r.use('turn')}]"
+        return f"{name}[0]" if s.into in self.several else name
 
     def _accumulated(self, s: Accumulate, r: Renderer) -> str:
         name = self._into(s, r)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from fractions import Fraction
 from functools import partial, reduce
 
 from lumigen.dtype import bf16, boolean, f16, f32, f64, u8
@@ -33,6 +34,10 @@ from lumigen.region import (
     prim,
     rebuild,
 )
+
+DIGITS = 32  # of a number whose product with a whole exponent is exact
+ROUNDED = Fraction(1, 1 << 50)  # a scale has as many digits as a double, and its inverse no fewer
+FAR = 1200  # beyond which the headers' vectors have no power of two; each one is infinite or zero there
 
 
 @remembered
@@ -82,7 +87,31 @@ def _split_power(e: Expr) -> Expr | None:
     product, one, minus = prim(Op.MUL, (a, scale), f64), const(1, f64), const(-1, f64)
     fraction = prim(Op.MUL, (prim(Op.MOD, (product, one), f64), minus), f64)
     is_whole_part = n is prim(Op.ADD, (product, fraction), f64)
-    return intrinsic("exp2_split", (a, scale, upper[1], lower[1]), f64) if is_whole_part else None
+    if not is_whole_part or not _is_inverse(scale, upper[1], lower[1]) or not _is_near(a, scale):
+        return None
+    return intrinsic("exp2_split", (a, scale, upper[1], lower[1]), f64)
+
+
+def _is_inverse(scale: Const, upper: Const, lower: Const) -> bool:
+    """Whether 1 / scale is the sum of both, and n upper exact: any whole number may be split off then."""
+    if scale.value == 0 or not math.isfinite(scale.value):
+        return False
+    parts = Fraction(upper.value), Fraction(lower.value)
+    digits = parts[0].numerator.bit_length()
+    return digits <= DIGITS and abs(sum(parts) * Fraction(scale.value) - 1) < ROUNDED
+
+
+def _is_near(a: Expr, scale: Const) -> bool:
+    """Whether a number is held between two ends, so that vectors have a power of two for each whole exponent."""
+    if not isinstance(a, Choose) or not isinstance(a.otherwise, Intrinsic):
+        return False
+    high, inner = a.then, a.otherwise
+    if inner.name != "max_ordered":
+        return False
+    x, low = inner.args
+    is_top = a.condition is prim(Op.LESS_THAN, (high, x), boolean)
+    ends = [abs(e.value * scale.value) for e in (high, low) if isinstance(e, Const)]
+    return is_top and len(ends) == 2 and max(ends) <= FAR
 
 
 def _factors_of(e: Expr | None) -> tuple[Expr, Const] | None:
