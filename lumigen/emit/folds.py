@@ -1,8 +1,8 @@
 """folds: loops whose additions would wait for each other, or for memory, if they were written one after the other.
 
-A run of rows is read together; a sum of products multiplies and adds in one step. A sum of loaded vectors is bound by the
-latency of an addition, not by memory: four cycles for 64 bytes of a row that the nearest cache holds. Several accumulators,
-which take in the vectors in turn, do not wait for each other.
+A run of rows is read together; a sum of products multiplies and adds in one step. A sum of loaded vectors is bound by
+the latency of an addition, not by memory: four cycles for 64 bytes of a row that the nearest cache holds. Several
+accumulators, which take in the vectors in turn, do not wait for each other.
 """
 
 from __future__ import annotations
