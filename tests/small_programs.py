@@ -21,7 +21,7 @@ from lumigen.graph import Graph, Node, tensor_of
 from lumigen.index import Dim
 from lumigen.interp.graph import evaluate
 from lumigen.lower import GRAPH_PASSES
-from lumigen.pipeline import lower_model
+from lumigen.pipeline import Schedules, as_shipped, lower_model
 from lumigen.target import HOST
 from lumigen.target_row import Target
 
@@ -125,8 +125,14 @@ def passed(name: str, graph: Graph, target: Target = HOST, dtype: DType = f32) -
 class Library:
     """Programs compiled together. A program that does not compile has its error in `errors`."""
 
-    def __init__(self, programs: Iterable[SmallProgram], optimise: str = OPTIMISE) -> None:
+    def __init__(
+        self,
+        programs: Iterable[SmallProgram],
+        optimise: str = OPTIMISE,
+        schedules: Schedules = as_shipped,
+    ) -> None:
         self.optimise = optimise
+        self.schedules = schedules
         self.errors: dict[str, Exception] = {}
         self.lanes: dict[str, FastLane] = {}
         good: list[tuple[str, Graph]] = []
@@ -142,7 +148,8 @@ class Library:
         if not entries:
             return
         try:
-            model = lower_model(Traced("library", "0", tuple(entries), ()), {})
+            traced = Traced("library", "0", tuple(entries), ())
+            model = lower_model(traced, {}, schedules=self.schedules)
             lane = fast_lane.load(model.lowered, self.optimise)
         except Exception as e:  # noqa: BLE001
             if len(entries) == 1:

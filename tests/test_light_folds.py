@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,11 @@ import lumigen as lg
 from lumigen.dtype import DType, bf16, f64, i32, u8
 from lumigen.frontend import Traced
 from lumigen.frontend.spec import Spec, spec
+from lumigen.lower.devices import Device
+from lumigen.lower.plan_region import Candidate
 from lumigen.pipeline import lower_model
+from lumigen.region import Region
+from lumigen.search.book import Book
 
 LONG = lg.Dim("long", 1, 400, typical=300)
 POINTS = tuple(
@@ -68,7 +73,7 @@ def program(name: str) -> SmallProgram:
 def test_accumulators(name: str) -> None:
     made = lower_model(Traced("m", "0", ((name, program(name).graph),), ()), {})
     text = "".join(k.body for k in made.model.kernels)
-    assert text.count("Several<4> acc") == text.count("for_lanes_unrolled(") == CASES[name][2]
+    assert text.count("Several<4> acc") == text.count("for_lanes_unrolled<4>(") == CASES[name][2]
 
 
 TOGETHER: dict[
@@ -96,6 +101,39 @@ def test_vectors_of_columns_are_taken_together(name: str) -> None:
     text = "".join(k.body for k in made.model.kernels)
     assert ("for_vectors" in text) == bool(TOGETHER[name][2])
     assert TOGETHER[name][2] in text
+
+
+@dataclass(frozen=True)
+class Taking(Book):
+    """What a search would have found: each loop with folds takes so many vectors together."""
+
+    count: int = 1
+
+    def pick(self, device: Device, canonical: Region, named: Region) -> Candidate | None:  # noqa: ARG002
+        found, _ = device.lower(named)
+        sizes = (
+            s.at("together", self.count) if "together" in dict(s.tile) else s
+            for s in found.schedules
+        )
+        return replace(found, schedules=tuple(sizes))
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 8])
+def test_a_schedule_says_how_many_vectors_are_taken_together(count: int) -> None:
+    programs = [
+        program(name) for name in ("norm", "greatest_of_dims", "heavy", "moments", "few_rows")
+    ]
+    library = Library(programs, schedules=lambda *_: Taking({}, count=count))
+    entries = tuple((p.name, p.graph) for p in programs)
+    made = lower_model(
+        Traced("m", "0", entries, ()), {}, schedules=lambda *_: Taking({}, count=count)
+    )
+    text = "".join(k.body for k in made.model.kernels)
+    assert text.count(f"for_lanes_unrolled<{count}>") == (0 if count == 1 else 4)
+    assert text.count(f"for_vectors<{count}>") == (0 if count == 1 else 2)
+    assert "unrolled" in text or count == 1
+    for p in programs:
+        library.check(p)
 
 
 @pytest.mark.slow

@@ -64,15 +64,18 @@ KEPT = {
         "added: 16": "digits of a dtype",
     },
     "emit/entry.py": {"VALUES": "numbers in a line of text"},
-    "emit/folds.py": {
+    "emit/folds.py": {"TERMS": "time of compilation: more are one value"},
+    "lower/several.py": {
+        "EACH": "the choice that leaves it to each loop",
+        "COUNTS": "vectors that the headers take together",
         "FEW": "registers that every instruction set has, with two accumulators each",
         "FOLDS": "the same",
         "MANY": "the same, with one accumulator",
         "MUCH": "time of compilation",
+        "LIGHT": "vectors of a row that hide what it takes to add up the accumulators",
         "OF_FEW": "points of the narrowest loop that has so many vectors anywhere",
         "OF_FOLD": "rows that a compiler does not write out",
         "STEPS": "as many as an addition takes anywhere",
-        "TERMS": "time of compilation: more are one value",
     },
     "emit/kernel_vectors.py": {"MAX_VALUES": "elements that the tests of a project have"},
     "emit/launches.py": {

@@ -93,7 +93,7 @@ def test_text_names_loops_carries_and_tiles() -> None:
     text = show(kernel.plan, kernel.schedule)
     assert "grid (i0: rows)" in text
     assert text.index("max(#0.old") < text.index("sum(#0.old") < text.index("store out[i0, i1]")
-    assert "schedule simt: kept 8192, lanes 128, stretches 4, visits 8192" in text
+    assert "schedule simt: kept 8192, lanes 128, stretches 4, together 0, visits 8192" in text
 
 
 def test_a_plan_that_forgets_a_fold_is_refused() -> None:

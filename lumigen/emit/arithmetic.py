@@ -41,12 +41,16 @@ def arithmetic(e: Prim, render: Callable[[Expr], Text], may_fuse: bool) -> Text:
     return Text(f"{render(a).within(SUM)} + {render(b).within(PRODUCT)}", SUM)
 
 
-def unrounded(e: Prim, render: Callable[[Expr], str], *, lanes: bool = False) -> Text | None:
+def unrounded(
+    e: Prim, render: Callable[[Expr], str], *, lanes: bool = False, flushes: bool = False
+) -> Text | None:
     """exp2 of a product and sin of a sum that are not rounded: exp, the power of a scale, cos.
 
-    None of anything else.
+    None of anything else. Where small powers may be zero (`flushes`), exponents may be rounded too.
     """
     exponent = e.args[0]
+    if e.op is Op.EXP2 and flushes:
+        return Text(f"exp2_flushed({render(exponent)})")
     angle = angle_of(e)
     if angle is not None:
         name = "__builtin_cos" if e.dtype is f64 and not lanes else "cos"

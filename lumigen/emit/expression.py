@@ -274,7 +274,7 @@ class Renderer:
             is_wider = e.dtype is i64 and overflows_int(e)
             render = widened(self.scalar) if is_wider else self.scalar
             return _wrapped(e, arithmetic(e, render, may_fuse=e.dtype is f32))
-        whole = unrounded(e, lambda x: self.scalar(x).code)
+        whole = unrounded(e, lambda x: self.scalar(x).code, flushes=self.flushes)
         if whole is not None:
             return whole
         args = [self.scalar(a) for a in e.args]
@@ -540,9 +540,7 @@ class Renderer:
             return Text(f"whole_sum({self.vector(sum_[0]).code}, {literal(sum_[1], f32)})")
         if e.op in (Op.ADD, Op.MUL):
             return arithmetic(e, self.vector, may_fuse=True)
-        if e.op is Op.EXP2 and self.flushes:
-            return Text(f"exp2_flushed({self.vector(e.args[0]).code})")
-        whole = unrounded(e, lambda x: self.vector(x).code, lanes=True)
+        whole = unrounded(e, lambda x: self.vector(x).code, lanes=True, flushes=self.flushes)
         if whole is not None:
             return whole
         args = [self.vector(a) for a in e.args]

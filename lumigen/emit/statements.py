@@ -17,11 +17,9 @@ from lumigen.emit.expression import (
 )
 from lumigen.emit.folds import (
     folded_run,
-    is_light,
     is_product,
     neutral,
     terms_of,
-    vectors_together,
 )
 from lumigen.emit.lines import Lines, joined, used
 from lumigen.emit.packets import Packets
@@ -70,7 +68,6 @@ class Dialect:
     dtypes: frozenset[DType] = FLOATS  # of the numbers that lanes have
     fused: bool = False  # a sum over lanes takes a product in with one step
     integers: bool = False  # there are vectors of integers
-    several: int = 0  # points from which a light fold has several accumulators; 0: one
     sums: int = (
         0  # lanes of which a thread has a sum of its own for each; of more it has fewer; 0: of any
     )
@@ -102,8 +99,10 @@ class Statements:
         self.of_teams = {s.name for s in dealt if s.lanes is not None}
         sums = (s for s in program.statements() if isinstance(s, Accumulator))
         self.summed = {s.name for s in sums if s.monoid is Monoid.SUM}
-        loops = [s for s in program.statements() if isinstance(s, For) and self._is_light(s)]
-        self.several = {x.into for s in loops for x in s.body if isinstance(x, Accumulate)}
+        loops = [s for s in program.statements() if isinstance(s, For) and _takes_turns(s)]
+        self.several = {
+            x.into: s.together for s in loops for x in s.body if isinstance(x, Accumulate)
+        }
         self.turning: frozenset[str] = frozenset()  # arrays that a statement takes in turn
         self.dealt = 0  # loops around the statement whose points threads share
 
@@ -191,10 +190,6 @@ class Statements:
             case _:
                 return self._matrix(s, r)
 
-    def _is_light(self, s: For) -> bool:
-        """Whether a loop takes several accumulators in turn."""
-        return is_light(s, self.dialect.several, self.finished)
-
     def narrow(self, name: Local) -> bool:
         """Whether a thread sums in fewer lanes than it has: many sums of all would fill its registers."""
         narrow = self.dialect.sums and self.program.width > self.dialect.sums
@@ -203,8 +198,8 @@ class Statements:
     def _accumulator(self, s: Accumulator, r: Renderer) -> str:
         if self.narrow(s.name):
             return f"Sums {s.name.name} = {{}};"
-        if s.name in self.several:
-            return f"Several<4> {s.name.name} = several<4>({neutral(s.monoid, f32)});"
+        if (count := self.several.get(s.name, 1)) > 1:
+            return f"Several<{count}> {s.name.name} = several<{count}>({neutral(s.monoid, f32)});"
         return f"{_type(s.name.dtype, s.lanes)} {s.name.name} = {_start(s, r)};"
 
     def _finish(self, s: Finish, r: Renderer) -> str:
@@ -377,10 +372,11 @@ class Statements:
             over = f"{r.use('packed')}, {over}"
         elif self.dialect.packs:
             over = f"std::false_type{{}}, {over}"
-        if (count := vectors_together(s, self.dialect.several)) > 1:
-            return for_vectors(s, count, self, r)
-        turn = ", int turn" if self._is_light(s) else ""
-        with self.in_turn(n.name for n in self.several if turn):
+        in_turn = _takes_turns(s)
+        if s.together > 1 and not in_turn:
+            return for_vectors(s, self, r)
+        turn = ", int turn" if in_turn else ""
+        with self.in_turn(n.name for n in self.several if in_turn):
             inner = self.lines(s.body, s.axis)
         if s.lo != 0 and axis in inner.names:
             place = f"const {self.place} {axis} = {r.index(s.lo)} + {axis}_offset;"
@@ -390,7 +386,7 @@ class Statements:
             axis = inner.named(axis)
         if not s.parts:
             every = "for_lanes" if self.packets is None else _every(s)
-            every += "_unrolled" * bool(turn)
+            every += f"_unrolled<{s.together}>" if in_turn else ""
             head = f"{every}({over}, [&]({self.place} {axis}, auto lanes{turn}) {{"
             return r.lines(head, inner.indented(), "});")
         body = joined([self._held_names(inner), inner])
@@ -494,6 +490,11 @@ def _every(s: For) -> str:
 def is_scan(s: For) -> bool:
     """Whether its lanes are scanned, for which all threads of a team have to come together."""
     return any(isinstance(x, ScanLanes) for x in s.body)
+
+
+def _takes_turns(s: For) -> bool:
+    """Whether the vectors of a loop take turns with the accumulators of its folds."""
+    return s.together > 1 and any(isinstance(x, Accumulate) for x in s.body)
 
 
 def _combine(monoid: Monoid, name: str, value: Text, dtype: DType, wraps: bool) -> str:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from lumigen.emit.folds import inside_of, neutral
+from lumigen.emit.folds import neutral
 from lumigen.emit.lines import Lines, joined
 from lumigen.region import Expr, Local, walk
 from lumigen.tile import Accumulate, Accumulator, For, Let, Stmt, StoreTile
@@ -30,15 +30,24 @@ if TYPE_CHECKING:
 Run = tuple[Let | Accumulate | StoreTile, ...]
 
 
-def for_vectors(s: For, count: int, of: Statements, r: Renderer) -> Lines:
-    """The loop, of so many vectors together."""
-    named = {x.name.name for x in inside_of(s.body) if isinstance(x, Accumulator)}
+def for_vectors(s: For, of: Statements, r: Renderer) -> Lines:
+    """The loop, of as many vectors together as it says."""
+    count = s.together
+    named = set(_accumulators(s.body))
     arrays = frozenset(_shared([*_runs_inside(s.body)]) | named)
     body = _lines(s.body, s, count, arrays, of)
     head = (
         f"for_vectors<{count}>({r.index(s.hi - s.lo)}, [&]({of.place} {_first(s)}, auto vectors) {{"
     )
     return r.lines(head, body.indented(), "});")
+
+
+def _accumulators(stmts: Iterable[Stmt]) -> Iterator[str]:
+    for x in stmts:
+        if isinstance(x, Accumulator):
+            yield x.name.name
+        elif isinstance(x, For):
+            yield from _accumulators(x.body)
 
 
 def _first(s: For) -> str:

@@ -9,7 +9,8 @@ Columns lie in panels: weights are packed once and stream past (`panels`), other
 Without a product inside a work tile reads its rows from memory, and each part stays in the first cache between levels.
 
 Sites: `rows` of a work tile, at most, and `least_rows`, below which no more tiles are made to busy threads; points of k
-in a `part`; `depth` of the inner product that is packed at a time. Places of the columns: `inner` and `outer`.
+in a `part`; `depth` of the inner product that is packed at a time; so many vectors `together` in a loop with folds
+(0: as many as each loop is expected to gain by). Places of the columns: `inner` and `outer`.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from lumigen.lower.contract import (
 from lumigen.lower.contractions import multiplied_as
 from lumigen.lower.row_fold import RowFold
 from lumigen.lower.scope import Names, Scope, address, is_per_lane, loops_by_value, moved
+from lumigen.lower.several import take_several
 from lumigen.lower.simt import dims_of
 from lumigen.machine import Processor
 from lumigen.ops import Op
@@ -84,7 +86,8 @@ from lumigen.tile import (
     When,
 )
 
-SITES = ("rows", "least_rows", "part", "depth")
+NOT_EMPTY = ("rows", "least_rows", "part", "depth")
+SITES = (*NOT_EMPTY, "together")
 COLUMNS = ("panels", "tile", "none")
 PLACES = {"inner": COLUMNS, "outer": COLUMNS}
 
@@ -95,7 +98,7 @@ def row_fold(plan: KernelPlan, sizes: Schedule, machine: Processor) -> Built:
     found, longest = RowFold.of(plan), machine.storing.row_of_weights
     for site, products in (("inner", (found.first,)), ("outer", found.second)):
         _check_columns(sizes.where(site), [c for c in products if c is not None], longest)
-    if sizes["part"] % WIDTH or not all(sizes[site] for site in SITES):
+    if sizes["part"] % WIDTH or not all(sizes[site] for site in NOT_EMPTY):
         raise NotRealised(f"a part is of whole panels of {WIDTH} columns, and no tile is empty")
     first = found.first
     if first is not None and is_paired(first) and sizes["depth"] % PAIRED_DEPTH:
@@ -287,7 +290,9 @@ class _RowFoldBuilder:
         is_map = not self.states and self.inner is not None and self.inner.weight is not None
         skeleton = "panel" if is_map and all(p.weight for p in self.outer.values()) else "cascade"
         dims, body = dims_of(self.region), tuple(top.stmts)
-        return TileProgram(skeleton, (), dims, task, tasks, self.in_order(), body, numbers=numbers)
+        own = self.in_order()
+        made = TileProgram(skeleton, (), dims, task, tasks, own, body, numbers=numbers)
+        return take_several(made, self.sizes["together"])
 
     @property
     def starts_at_zero(self) -> bool:

@@ -81,8 +81,8 @@ def _of_loops(plan: KernelPlan, machine: Processor) -> Schedule:
         sizes = sizes.at("visits", sizes["visits"] * held)
         return sizes.at("held", held).at("ahead", machine.tiles.ahead)
     if loops.lanes_in_common:
-        visits, lanes = sizes["visits"] * held, sizes["lanes"]
-        return schedule("simt", {"visits": visits, "lanes": lanes, "held": held})
+        own = {site: sizes[site] for site in ("visits", "lanes", "together")}
+        return schedule("simt", {**own, "visits": own["visits"] * held, "held": held})
     folds = any(loop.carries for loop in plan.loops())
     return sizes if folds else sizes.at("stretches", machine.tiles.stretches)
 

@@ -8,11 +8,12 @@ Where a task has many threads, they form teams: rows are dealt to teams, the lan
 team. A loop over the last axis that has no vector form is dealt point by point, and what is inside it runs alone.
 
 Sites: `visits` of elements in a work tile, `lanes` of a lane axis whose elements each run a reduction, at most so
-many `stretches` of a loop over lanes, and at most so many elements of a row `kept` for later loops over it. With
-`threads` in a task: `width` lanes of a thread, `vectors` of a thread in a row of a map, or as many as are `repeated`
-where each work tile computes what its row reduces to; `hold` keeps what loops over a row share in registers, and a
-multiprocessor should have registers for so many `blocks` at one time (0: as it comes). A fold with corrections takes in
-so many vectors of a thread in a `turn`.
+many `stretches` of a loop over lanes, at most so many elements of a row `kept` for later loops over it, and so many
+vectors `together` in a loop with folds (0: as many as each loop is expected to gain by). With `threads` in a task:
+`width` lanes of a thread, `vectors` of a thread in a row of a map, or as many as are `repeated` where each work tile
+computes what its row reduces to; `hold` keeps what loops over a row share in registers, and a multiprocessor should
+have registers for so many `blocks` at one time (0: as it comes). A fold with corrections takes in so many vectors of a
+thread in a `turn`.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from lumigen.lower.hold import hold_rows
 from lumigen.lower.kept_rows import keep_rows
 from lumigen.lower.runs import terms_of, visited
 from lumigen.lower.scope import Names, Scope, kernel_reductions, moved
+from lumigen.lower.several import take_several
 from lumigen.lower.stretches import Stretch, stretches
 from lumigen.lower.sweeps import vectors_store
 from lumigen.lower.turns import fold_in_turns, has_corrections
@@ -53,9 +55,9 @@ from lumigen.region import (
 from lumigen.schedule import Schedule
 from lumigen.tile import For, StoreTile, TileProgram, WhenLast
 
-SITES = ("visits", "lanes", "stretches", "kept")
+SITES = ("visits", "lanes", "stretches", "kept", "together")
 SITES_OF_ROWS = (*SITES, "held", "ahead")
-SITES_OF_LANES = ("visits", "lanes", "held")
+SITES_OF_LANES = ("visits", "lanes", "held", "together")
 SITES_OF_TEAMS = ("threads", "width", "vectors", "repeated", "hold", "blocks")
 SITES_OF_TURNS = ("turn",)
 
@@ -363,6 +365,8 @@ def simt(plan: KernelPlan, sizes: Schedule, machine: Machine) -> Built:
         program = keep_rows(program, sizes["kept"], dtypes_of(machine.vectors))
     if sizes.get("blocks", 0):
         program = replace(program, blocks=sizes["blocks"])
+    if teams is None:
+        program = take_several(program, sizes["together"])
     return Built(program, plan.region)
 
 

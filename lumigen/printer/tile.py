@@ -172,7 +172,8 @@ def _statement(s: Stmt) -> str:
         case For():
             how = " over lanes" if s.lanes else f" by {s.step}" if s.step != 1 else ""
             parts = f" in {s.parts} parts" if s.parts else ""
-            return f"for {s.axis} in {s.lo} .. {s.hi}{how}{parts}{' dealt' * s.dealt}"
+            together = f", {s.together} together" if s.together > 1 else ""
+            return f"for {s.axis} in {s.lo} .. {s.hi}{how}{parts}{together}{' dealt' * s.dealt}"
         case Hold():
             element = "" if s.element is f32 else f" of {s.element}"
             return f"hold {s.name.name} in {s.parts} parts{element}"

@@ -476,8 +476,16 @@ def _broken_range(s: Bind | For, facts: Facts, scope: FactScope) -> Iterator[str
         yield f"{first} .. {last} is outside of its extent, {s.axis.extent}"
     if isinstance(s, For) and (s.step < 1 or (s.lanes and s.step > 1)):
         yield f"a step of {s.step}"
+    if isinstance(s, For) and s.together != 1 and not _takes_several(s):
+        yield f"{s.together} vectors together in a loop that cannot have them"
     if isinstance(s, For) and s.lanes and scope.lanes is not None:
         yield f"lanes within the lanes of {scope.lanes}"
+
+
+def _takes_several(s: For) -> bool:
+    """Whether a loop may take several vectors together: over lanes that no threads share, with folds."""
+    folds = any(isinstance(x, Accumulate | Accumulator | For) for x in s.body)
+    return s.lanes and not (s.dealt or s.parts) and s.together > 1 and folds
 
 
 def _broken_total(s: Accumulator | Finish, facts: Facts, scope: FactScope) -> Iterator[str]:

@@ -47,21 +47,30 @@ LUMIGEN_INLINE Several<N> several(float start) {
   for (int turn = 0; turn < N; turn++) all.of[turn] = splat(start);
   return all;
 }
-LUMIGEN_INLINE float reduce_add(const Several<4>& a) {
-  return reduce_add((a.of[0] + a.of[1]) + (a.of[2] + a.of[3]));
+// N of them from First on, in pairs.
+template <int First, int N, class A, class F>
+LUMIGEN_INLINE Vec in_pairs(const A& a, F&& f) {
+  if constexpr (N == 1)
+    return a.of[First];
+  else
+    return f(in_pairs<First, N / 2>(a, f), in_pairs<First + N / 2, N / 2>(a, f));
 }
-LUMIGEN_INLINE float reduce_max(const Several<4>& a) {
-  return reduce_max(max_nan(max_nan(a.of[0], a.of[1]), max_nan(a.of[2], a.of[3])));
+template <int N>
+LUMIGEN_INLINE float reduce_add(const Several<N>& a) {
+  return reduce_add(in_pairs<0, N>(a, [](Vec x, Vec y) { return x + y; }));
+}
+template <int N>
+LUMIGEN_INLINE float reduce_max(const Several<N>& a) {
+  return reduce_max(in_pairs<0, N>(a, [](Vec x, Vec y) { return max_nan(x, y); }));
 }
 
 // for_lanes, with the turn of each vector.
-template <class F>
+template <int N, class F>
 LUMIGEN_INLINE void for_lanes_unrolled(int64_t n, F&& f) {
-  constexpr int kTurns = 4;
   int64_t j = 0;
-  for (; j + kTurns * kLanes <= n; j += kTurns * kLanes)
-#pragma GCC unroll 4
-    for (int turn = 0; turn < kTurns; turn++) f(j + turn * kLanes, AllLanes{}, turn);
+  for (; j + N * kLanes <= n; j += N * kLanes)
+#pragma GCC unroll 8
+    for (int turn = 0; turn < N; turn++) f(j + turn * kLanes, AllLanes{}, turn);
   for (; j + kLanes <= n; j += kLanes) f(j, AllLanes{}, 0);
   if (j < n) f(j, FirstLanes{int(n - j)}, 1);
 }

@@ -10,12 +10,13 @@ namespace LUMIGEN_NS {
 static_assert(kLanes == 2, "a thread holds pairs of neighbours");
 
 // 2 to the x, zero where that is below the least normal number, 2 to the -126.
+LUMIGEN_INLINE float exp2_flushed(float a) {
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(a));
+  return power;
+}
 LUMIGEN_INLINE Vec exp2_flushed(Vec a) {
-  return map_lanes(a, [](float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-  });
+  return map_lanes(a, [](float x) { return exp2_flushed(x); });
 }
 
 // What a map is given of a further fragment, as of numbers of rows: the pair at the same place.

@@ -13,6 +13,7 @@ from lumigen.lower import (
     panels,
     row_fold_tiles,
     scan,
+    several,
     simt,
     sliding,
 )
@@ -87,6 +88,7 @@ def _folds(machine: Processor) -> dict[str, Builder]:
                     "least_rows": (4, 8, 64),
                     "part": (32, 128, 512),
                     "depth": (32, 384, 1024),
+                    "together": several.COUNTS,
                 }
             ),
         ),
@@ -103,21 +105,16 @@ def _folds(machine: Processor) -> dict[str, Builder]:
 def _builders(machine: Processor) -> dict[str, Builder]:
     """What builds kernels, and the sizes that a search tries at each site."""
     visits, lanes = (1024, 8192, 65536), (64, 128, 512)
+    loops = {"visits": visits, "lanes": lanes, "together": several.COUNTS}
+    pieces = {"stretches": (1, 4, 32), "kept": (0, 8192)}
     products = _products(machine)
     return {
         "simt": Builder(
             partial(simt.simt, machine=machine),
             sites(
-                {"visits": visits, "lanes": lanes, "stretches": (1, 4, 32), "kept": (0, 8192)},
-                {"visits": visits, "lanes": lanes, "held": (1, 2, 4, 8)},
-                {
-                    "visits": visits,
-                    "lanes": lanes,
-                    "stretches": (1, 4, 32),
-                    "kept": (0, 8192),
-                    "held": (1, 2, 4, 8),
-                    "ahead": (0, 1, 2),
-                },
+                {**loops, **pieces},
+                {**loops, "held": (1, 2, 4, 8)},
+                {**loops, **pieces, "held": (1, 2, 4, 8), "ahead": (0, 1, 2)},
             ),
         ),
         "sliding": Builder(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from lumigen.lower.several import EACH
 from lumigen.machine import (
     Division,
     Grain,
@@ -26,7 +27,7 @@ THREADS = 64  # of a large machine
 LOOPS = {"visits": 8192, "lanes": 128}
 
 TILES = ThreadTiles(
-    loops={**LOOPS, "stretches": 4, "kept": 8192},
+    loops={**LOOPS, "stretches": 4, "kept": 8192, "together": EACH},
     scans=LOOPS,
     # five panels to each of four streams in which a row reads its columns: long streams, and not a power of two apart,
     # which is slower (docs/design/0005)
@@ -72,13 +73,13 @@ TILES = ThreadTiles(
     # rows of an image stay in the first cache; four accumulators do not wait for each other
     sliding={"visits": 16384, "rows": 16, "columns": 256, "held": 4},
     # fewer than 8 rows would read weights faster than multiply them
-    rows_of_floats={"rows": 96, "least_rows": 8, "part": 128, "depth": 384},
+    rows_of_floats={"rows": 96, "least_rows": 8, "part": 128, "depth": 384, "together": EACH},
     # a part is as deep as makes up for bringing the sums in, and enough rows share what the weights take to come
-    rows_of_pairs={"rows": 256, "least_rows": 64, "part": 512, "depth": 1024},
+    rows_of_pairs={"rows": 256, "least_rows": 64, "part": 512, "depth": 1024, "together": EACH},
     # a vector streams panels past as in a product of one row
-    row_of_product={"rows": 1, "least_rows": 1, "part": 320, "depth": 1024},
+    row_of_product={"rows": 1, "least_rows": 1, "part": 320, "depth": 1024, "together": EACH},
     # a row of its own for each work tile, and so much of it that it stays in the first cache between levels
-    rows_of_numbers={"rows": 1, "least_rows": 1, "part": 4096, "depth": 1},
+    rows_of_numbers={"rows": 1, "least_rows": 1, "part": 4096, "depth": 1, "together": EACH},
     # scores and weights of 64 x 64 and accumulators stay in the first two caches
     fold={"columns": 64, "depth": 64},
     # few columns would leave most lanes idle, so they run one by one, over so many scores that memory is read in long

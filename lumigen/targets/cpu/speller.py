@@ -40,7 +40,6 @@ DIALECT = Dialect(
     dtypes=dtypes_of(PLANNED.vectors),
     fused=True,
     integers=True,
-    several=256,
 )
 
 

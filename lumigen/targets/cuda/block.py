@@ -73,6 +73,13 @@ def narrowed(program: TileProgram) -> frozenset[Buffer]:
     return frozenset(s.a for s in multiplied if s.b.dtype.bits == 16)
 
 
+def scaling(program: TileProgram) -> frozenset[Buffer]:
+    """The numbers of rows by which sums of products of 16 bits are scaled: like what is added to these, in 16 bits."""
+    if not narrowed(program):
+        return frozenset()
+    return frozenset(s.by for s in program.statements() if isinstance(s, ScaleRows))
+
+
 def statements_of(program: TileProgram, dims: Mapping[str, str]) -> Statements:
     """What renders the statements of a program; `dims` spells its dims."""
     is_loops = program.skeleton in ("transposed", "simt")
@@ -103,7 +110,8 @@ def block_lines(s: Stmt, of: Statements, r: Renderer) -> Lines:
             name = "fold_sum" if s.monoid is Monoid.SUM else "fold_max"
             return r.lines(f"{name}({_names((s.dst, s.src), r)});")
         case MapRows():
-            return _map_rows(s, spell, r)
+            scaled = scaling(of.program)
+            return _map_rows(s, spell, r, flushes=any(b in scaled for b, _ in s.results))
         case ForRows():
             return _for_rows(s, spell, r)
         case Transposed():
@@ -267,12 +275,13 @@ def _fits_int(body: Iterable[Stmt | Expr]) -> bool:
     return small and not reads_memory(body)
 
 
-def _map_rows(s: MapRows, spell: Spell, r: Renderer) -> Lines:
+def _map_rows(s: MapRows, spell: Spell, r: Renderer, *, flushes: bool) -> Lines:
     """Each tile of numbers comes once, by reference; what is read has its name before anything is written."""
+    inner = replace(r, flushes=flushes)
     read = {b: name for name, b in s.rows}
     tiles = list(dict.fromkeys((*read, *(b for b, _ in s.results))))
     ahead = [f"const float {name.name} = at_{b};" for name, b in s.rows]
-    values = [(b, r.scalar(value).code) for b, value in s.results]
+    values = [(b, inner.scalar(value).code) for b, value in s.results]
     after: list[str] = []
     if len(values) > 1:
         after += [f"const float new_{b} = {value};" for b, value in values]

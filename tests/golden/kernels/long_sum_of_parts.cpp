@@ -15,7 +15,7 @@ void k00_sum_simt(const void* raw, int64_t task, char* /*scratch*/) {
   [[maybe_unused]] const int64_t many = args.many;
   for (int64_t part0 = task; part0 < task + 1; ++part0) {
     Several<4> acc0 = several<4>(0.0f);
-    for_lanes_unrolled(index_min(65536, many - 65536 * part0), [&](int64_t k0, auto lanes, int turn) {
+    for_lanes_unrolled<4>(index_min(65536, many - 65536 * part0), [&](int64_t k0, auto lanes, int turn) {
       acc0[turn] = acc0[turn] + zero_tail(load(x + k0 + 65536 * part0, lanes), lanes, 0.0f);
     });
     const float r0 = reduce_add(acc0);

@@ -38,7 +38,7 @@ void k00_product_cascade(const void* raw, int64_t task, char* scratch) {
       const float old0 = state0[m - m0];
       const float old1 = state1[m - m0];
       Several<4> acc0 = several<4>(-__builtin_inff());
-      for_lanes_unrolled(k1 - k0, [&](int64_t k_offset, auto lanes, int turn) {
+      for_lanes_unrolled<4>(k1 - k0, [&](int64_t k_offset, auto lanes, int turn) {
         const int64_t k = k0 + k_offset;
         acc0[turn] = max_nan(acc0[turn],
             zero_tail(load(part + k + 128 * m - k0 - 128 * m0, lanes), lanes, -__builtin_inff()));

@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
         const float row1 = at_before0;
         const float row2 = at_state0;
         const float v0 = row2 * 0.125f;
-        at_factor0 = exp(row1 * 0.125f - ((v0 < -3.4028235e+38f) ? 0.0f : v0));
+        at_factor0 = exp2_flushed((row1 * 0.125f - ((v0 < -3.4028235e+38f) ? 0.0f : v0)) * 1.442695f);
       }, before0, state0, factor0);
       for_each_row([&](int, float& at_state1, float& at_factor0) {
         const float row3 = at_state1;
