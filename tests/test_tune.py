@@ -38,13 +38,14 @@ from lumigen.search.clock import Clock
 from lumigen.search.crew import Crew
 from lumigen.search.export import exported
 from lumigen.search.features import ROOFLINE
-from lumigen.search.jobs import Job, Timed
+from lumigen.search.jobs import NEAR, Job, Timed, nearness
 from lumigen.search.measured import MeasuredRow
 from lumigen.search.models import Search, Seen, model_of
 from lumigen.search.rank import Measured
 from lumigen.search.samples import samples_of
 from lumigen.search.trial import Trials
 from lumigen.search.tune import News, Terms, confirmed, tune
+from lumigen.search.worker import are_near
 from lumigen.target import HOST, parse_target
 from lumigen.targets.cpu.device import CPU
 from lumigen.targets.cuda import measuring
@@ -356,6 +357,24 @@ def test_a_trial_that_goes_wrong_loses_itself_alone(body: str) -> None:
         after = trials.run(good)
         assert after is not None
         assert not after.wrong
+
+
+def test_what_is_made_of_rounded_values_may_differ_by_their_rounding() -> None:
+    """States stay f32 where `--dtype bf16` rounds what they are made of; NaN is never near a number."""
+    wide = exponentials()
+    entries = entries_of(lambda x: x.to(lg.bf16).exp().to(lg.f32).cumsum(0), x=lg.spec(ROWS, 4))
+    assert nearness(wide) == NEAR["f32"]
+    assert nearness(assemble(entries, CPU)) == NEAR["f32"]  # nothing is stored as bf16
+    halves = entries_of(lambda x: x.exp(), x=lg.spec(ROWS, 4, dtype=lg.bf16))
+    assert nearness(assemble(halves, CPU)) == NEAR["bf16"]
+    a = np.float32([0.25, 0.5])
+    for b, least, is_near in (
+        (np.float32([0.25, 0.502]), 0.0, False),
+        (np.float32([0.25, 0.502]), NEAR["bf16"], True),
+        (np.float32([0.25, 0.6]), NEAR["bf16"], False),
+        (np.float32([np.nan, 0.5]), NEAR["bf16"], False),
+    ):
+        assert are_near(b, a, least) == is_near
 
 
 @pytest.mark.slow

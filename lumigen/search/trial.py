@@ -23,7 +23,7 @@ from lumigen.lower.assemble import LoweredKernel, LoweredModel
 from lumigen.measuring import Measuring, Ready
 from lumigen.program import KernelParameter
 from lumigen.search.crew import ONE, Crew, TrialWorker
-from lumigen.search.jobs import FIRST, Job, Samples, Timed
+from lumigen.search.jobs import FIRST, Job, Samples, Timed, nearness
 from lumigen.target_row import Target
 from lumigen.tile import TileProgram
 
@@ -145,6 +145,7 @@ class Trials:
             kernels,
             self.samples,
             self.seed,
+            near=nearness(model),
         )
 
     def begin(self, job: Job) -> Timed | None:

@@ -19,7 +19,7 @@ from lumigen.index import Dim
 from lumigen.lower.assemble import LoweredModel
 from lumigen.measuring import Bound, Lane, Seconds
 from lumigen.program import Program, Stored, WeightInfo
-from lumigen.search.jobs import Job, Timed
+from lumigen.search.jobs import NEAR, Job, Timed
 from lumigen.search.lanes import measuring_of
 from lumigen.search.samples import Dims, distinct
 from lumigen.target import parse_target
@@ -27,8 +27,6 @@ from lumigen.target import parse_target
 WHOLE = ""  # beside the names of kernels
 CHUNK = 1 << 18  # elements that are compared at a time
 DATA = 1 << 20  # streams of random numbers between two sets of data
-# How far results may be from those of the first trial, relative to the greatest.
-NEAR = {"f64": 1e-9, "f32": 1e-4, "f16": 1e-2, "bf16": 5e-2}
 
 Key = tuple[str, tuple[tuple[Dim, int], ...], int]  # an entry, its dims, which data
 
@@ -41,6 +39,7 @@ class Runner:
         self.weights: dict[WeightInfo, Array] = {}
         self.inputs: dict[Key, dict[str, Array]] = {}
         self.expected: dict[Key, dict[str, Array]] = {}
+        self.near = 0.0
 
     def run(self, job: Job) -> Timed:
         """Every entry at each of its samples."""
@@ -60,8 +59,8 @@ class Runner:
                 bound.run()
                 made = bound.results()
                 if job.is_first:
-                    self.expected[key] = made
-                elif not _agree(made, self.expected[key]):
+                    self.expected[key], self.near = made, job.near
+                elif not _agree(made, self.expected[key], max(self.near, job.near)):
                     wrong.append(program.entry)
                     break
                 found[place] = self._times(bound, job)
@@ -92,13 +91,13 @@ class Runner:
         return self.inputs[key]
 
 
-def _agree(made: Mapping[str, Array], expected: Mapping[str, Array]) -> bool:
+def _agree(made: Mapping[str, Array], expected: Mapping[str, Array], near: float) -> bool:
     """Whether all results are near: floats by the greatest, integers all alike."""
-    return all(are_near(made[name], wanted) for name, wanted in expected.items())
+    return all(are_near(made[name], wanted, near) for name, wanted in expected.items())
 
 
-def are_near(a: Array, b: Array) -> bool:
-    """Whether two arrays are near each other: NaN and infinities where the second has them."""
+def are_near(a: Array, b: Array, near: float = 0.0) -> bool:
+    """Whether two arrays are as near as their type or `near` allows: NaN and infinities where the second has them."""
     if _bytes(a) == _bytes(b):
         return True
     if a.dtype.kind in "iub?":
@@ -117,7 +116,7 @@ def are_near(a: Array, b: Array) -> bool:
             return False
         greatest = max(greatest, float(np.max(np.abs(y), initial=0)))
         worst = max(worst, float(np.max(np.abs(x.astype(np.float64) - y), initial=0)))
-    return worst <= NEAR[name] * greatest
+    return worst <= max(NEAR[name], near) * greatest
 
 
 def _bytes(a: Array) -> memoryview:
