@@ -511,7 +511,7 @@ class ScaleRows:
 
 @dataclass(frozen=True)
 class When:
-    """`body` where all conditions hold, else `otherwise`. They hold or fail for all threads of a block alike."""
+    """`body` where all conditions hold, else `otherwise`. They do so for all threads of a block, or lanes, alike."""
 
     conditions: tuple[Cmp, ...]
     body: tuple[Stmt, ...]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import pytest
@@ -15,8 +15,9 @@ from lumigen import functional as F
 from lumigen.interp.graph import evaluate
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
+from lumigen.region import Read, walk
 from lumigen.targets.cpu.device import CPU
-from lumigen.tile import Accumulate, PackRuns
+from lumigen.tile import Accumulate, For, PackRuns, Stmt
 
 Function = Callable[..., Any]
 
@@ -35,6 +36,9 @@ CASES: dict[str, tuple[Function, tuple[int, ...], tuple[int, ...] | None]] = {
     "steps that differ": (depthwise(padding=(2, 1), stride=(2, 1)), (2, 3, 17, 23), (3, 1, 3, 5)),
     "steps without a divisor": (depthwise(padding=1, stride=3), (1, 2, 19, 80), (2, 1, 5, 5)),
     "dilated": (depthwise(padding=2, dilation=2), (1, 2, 9, 40), (2, 1, 3, 3)),
+    "rows that no tiles share evenly": (depthwise(padding=1), (1, 2, 17, 20), (2, 1, 3, 3)),
+    "more rows than a tile": (depthwise(padding=3), (1, 2, 45, 9), (2, 1, 7, 7)),
+    "dilated in steps": (depthwise(padding=3, dilation=2, stride=2), (1, 2, 23, 21), (2, 1, 5, 5)),
     "more columns than a tile": (depthwise(padding=1), (1, 1, 5, 300), (1, 1, 3, 3)),
     "an image below its window": (depthwise(padding=3), (1, 2, 4, 5), (2, 1, 7, 7)),
     "an epilogue": (with_epilogue, (1, 3, 18, 20), (3, 1, 3, 3)),
@@ -99,12 +103,37 @@ def test_kernels_of_sliding_windows_compute_the_same(rng: np.random.Generator) -
 
 
 def test_rows_are_folded_together_and_ask_nothing() -> None:
-    """Each task packs rows with their edges; four accumulators share what is read of a window."""
+    """Each task packs rows with their edges; the accumulators of its rows share what is read of a window.
+
+    Twenty rows are two tiles of ten, of which five are folded together: none is computed for nothing.
+    """
     _, model = lowered(depthwise(padding=2), (1, 3, 20, 20), (3, 1, 5, 5))
     statements = list(model.kernels[0].program.statements())
-    assert sum(isinstance(s, Accumulate) for s in statements) == 4
+    assert sum(isinstance(s, Accumulate) for s in statements) == 5
     (packed,) = (s for s in statements if isinstance(s, PackRuns))
     assert packed.where
+
+
+def test_rows_of_a_window_are_the_innermost_loop() -> None:
+    """Neighbours in it show the same rows of the tile, at distances that the compiler of C++ knows."""
+    _, model = lowered(depthwise(padding=2), (1, 3, 16, 20), (3, 1, 5, 7))
+    (*_, inner) = [s for s in model.kernels[0].program.statements() if _folds(s)]
+    assert inner.axis.extent == 5
+    reads = [e for s in inner.body if isinstance(s, Accumulate) for e in walk([s.value])]
+    places = {e.at[0] for e in reads if isinstance(e, Read) and e.source.name == "image"}
+    assert len(places) == 8
+    assert {(a - b).is_const for a in places for b in places} == {True}
+
+
+def test_rows_behind_the_last_one_hold_constants() -> None:
+    """Nineteen rows are no two tiles of ten: the last row of the second is in no image, and is not read."""
+    _, model = lowered(depthwise(), (1, 3, 19, 20), (3, 1, 3, 3))
+    (packed,) = (s for s in model.kernels[0].program.statements() if isinstance(s, PackRuns))
+    assert len(packed.where) == 1
+
+
+def _folds(s: Stmt) -> TypeGuard[For]:
+    return isinstance(s, For) and any(isinstance(x, Accumulate) for x in s.body)
 
 
 def test_windows_that_share_nothing_are_read_once() -> None:

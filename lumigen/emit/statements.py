@@ -212,7 +212,7 @@ class Statements:
 
     def _when(self, s: When, r: Renderer) -> Lines:
         held = " && ".join(map(r.holds, s.conditions))
-        bodies = [joined(used(self.parts(b))) for b in (s.body, s.otherwise)]
+        bodies = [joined(used(self.parts(b, r.lanes))) for b in (s.body, s.otherwise)]
         body, otherwise = (b.indented() for b in bodies)
         if not body.text:
             return r.lines(f"if (!({held})) {{", otherwise, "}")

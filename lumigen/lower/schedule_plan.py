@@ -82,7 +82,7 @@ def _of_loops(plan: KernelPlan, machine: Processor) -> Schedule:
         return sizes.at("held", held).at("ahead", machine.tiles.ahead)
     if loops.lanes_in_common:
         own = {site: sizes[site] for site in ("visits", "lanes", "together")}
-        return schedule("simt", {**own, "visits": own["visits"] * held, "held": held})
+        return schedule("simt", {**own, "visits": own["visits"] * held, "held": held, "unasked": 1})
     folds = any(loop.carries for loop in plan.loops())
     return sizes if folds else sizes.at("stretches", machine.tiles.stretches)
 

@@ -9,7 +9,8 @@ team. A loop over the last axis that has no vector form is dealt point by point,
 
 Sites: `visits` of elements in a work tile, `lanes` of a lane axis whose elements each run a reduction, at most so
 many `stretches` of a loop over lanes, at most so many elements of a row `kept` for later loops over it, and so many
-vectors `together` in a loop with folds (0: as many as each loop is expected to gain by). With `threads` in a task:
+vectors `together` in a loop with folds (0: as many as each loop is expected to gain by). Of rows that read vectors in
+common, `held` are folded together, `unasked` (1) where conditions hold in all of a loop. With `threads` in a task:
 `width` lanes of a thread, `vectors` of a thread in a row of a map, or as many as are `repeated` where each work tile
 computes what its row reduces to; `hold` keeps what loops over a row share in registers, and a multiprocessor should
 have registers for so many `blocks` at one time (0: as it comes). A fold with corrections takes in so many vectors of a
@@ -27,6 +28,7 @@ from lumigen.dtype import f32
 from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, minimum
 from lumigen.lower.ahead import asked_of, asking
 from lumigen.lower.built import Built, check
+from lumigen.lower.held_rows import beside, places_of
 from lumigen.lower.hold import hold_rows
 from lumigen.lower.kept_rows import keep_rows
 from lumigen.lower.runs import terms_of, visited
@@ -35,20 +37,18 @@ from lumigen.lower.several import take_several
 from lumigen.lower.stretches import Stretch, stretches
 from lumigen.lower.sweeps import vectors_store
 from lumigen.lower.turns import fold_in_turns, has_corrections
+from lumigen.lower.unasked import unasked
 from lumigen.lower.widths import dtypes_of, moved_of
 from lumigen.machine import Gpu, Machine, Teams, Vectors
-from lumigen.plan import Carry, KernelPlan, Loop, NotRealised, Step
+from lumigen.plan import KernelPlan, Loop, NotRealised, Step
 from lumigen.region import (
-    Expr,
     Read,
     Reduce,
     Region,
     Role,
     Store,
-    carried,
     free_axes,
     indices_of,
-    map_expr,
     substitute,
     walk,
 )
@@ -57,7 +57,7 @@ from lumigen.tile import For, StoreTile, TileProgram, WhenLast
 
 SITES = ("visits", "lanes", "stretches", "kept", "together")
 SITES_OF_ROWS = (*SITES, "held", "ahead")
-SITES_OF_LANES = ("visits", "lanes", "held", "together")
+SITES_OF_LANES = ("visits", "lanes", "held", "unasked", "together")
 SITES_OF_TEAMS = ("threads", "width", "vectors", "repeated", "hold", "blocks")
 SITES_OF_TURNS = ("turn",)
 
@@ -174,16 +174,12 @@ class Loops:
     def run_held_lanes(self, top: Scope, span: Spans, held: int) -> tuple[For, ...]:
         """The same of lanes: a vector of so many rows at a time, then the rows that are left one by one."""
         assert self.lane is not None
-        (lo, hi), places = span.rows, list[dict[Axis, Ix]]()
-        group = Axis("group", ceildiv(self.row.extent, held))
+        (lo, hi), group = span.rows, Axis("group", ceildiv(self.row.extent, held))
         scope = top.inner([group])
-        for number in range(held):
-            axes = tuple(Axis(f"{a.name}_{number}", a.extent) for a in self.rows)
-            scope.spread(ix(group) * held + number, axes)
-            places.append({a: ix(b) for a, b in zip(self.rows, axes, strict=True)})
+        places = places_of(scope, self.rows, group, held)
         inner = scope.inner([self.lane], self.lane)
         for fold in self.of_lanes:
-            inner.fold(_beside(fold, places))
+            inner.fold(beside(fold, places))
         for place in places:
             fill(inner, tuple(_moved_store(s, place) for s in self.stores), self.lane, ())
         scope.stmts.append(For(self.lane, *span.lanes, True, tuple(inner.stmts)))
@@ -204,7 +200,7 @@ class Loops:
         places = [{**first, last: first[last] + number} for number in range(held)]
         scope = top.inner([group])
         for fold in self.of_rows:
-            scope.fold(_beside(fold, places))
+            scope.fold(beside(fold, places))
         for place in places:
             fill(scope, tuple(_moved_store(s, place) for s in self.stores), None, ())
         body = tuple(scope.stmts)
@@ -284,20 +280,6 @@ def _is_common(
     return lane in axes and bool(axes & folded) and not axes & rows
 
 
-def _beside(fold: Loop, places: Sequence[Mapping[Axis, Ix]]) -> Loop:
-    """The folds of several places as one loop."""
-    carries, results = list[Carry](), list[tuple[Expr, Expr]]()
-    for place in places:
-        there = moved(fold, place)
-        shift = {
-            carried(i, "new", c.value.dtype): carried(i + len(carries), "new", c.value.dtype)
-            for i, c in enumerate(there.carries)
-        }
-        results += [(r, map_expr(e, shift)) for r, e in there.results]
-        carries += there.carries
-    return replace(fold, carries=tuple(carries), results=tuple(results))
-
-
 def _moved_store(s: Store, place: Mapping[Axis, Ix]) -> Store:
     at = tuple(i.substitute(place) for i in s.at)
     return replace(s, at=at, value=substitute(s.value, place))
@@ -363,6 +345,8 @@ def simt(plan: KernelPlan, sizes: Schedule, machine: Machine) -> Built:
         program = hold_rows(program, teams)
     if sizes.get("kept", 0):
         program = keep_rows(program, sizes["kept"], dtypes_of(machine.vectors))
+    if sizes.get("unasked", 0):
+        program = unasked(program)
     if sizes.get("blocks", 0):
         program = replace(program, blocks=sizes["blocks"])
     if teams is None:

@@ -3,8 +3,10 @@
 Before: vector loops whose fold reads one image at `row + window row, column + window column`, constant where a
 condition fails.  After: a tile program that packs some rows of the image, with their edges, one tile at a time. A tile
 has constants where conditions fail, so that the fold asks none; it has the columns of a stride apart, so that vectors
-are read as they lie. Several rows of results are folded together: their accumulators do not wait for each other. Where
-the image is folded as it is, as in a pool, rows of windows are folded first, then columns of what that gives.
+are read as they lie. Several rows of results are folded together: their accumulators do not wait for each other. The
+rows of a window are the innermost loop, whose neighbours show the same rows of the tile: one that is read once, into a
+register, is in a window of each of these results. Where the image is folded as it is, as in a pool, rows of windows are
+folded first, then columns of what that gives.
 
 Sites: `visits` of terms in a work tile, `columns` and `rows` of results in a tile, of which rows `held` are folded
 together.
@@ -208,16 +210,28 @@ class Sliding:
 def schedule_of_sliding(plan: KernelPlan, sizes: Sizes) -> Schedule | None:
     """Of a fold over windows that overlap, which is faster with its image in tiles; None of another one.
 
-    The sizes are those of tiles of an image: there are fewer results of it where windows are steps apart.
+    The sizes are those of tiles of an image: there are fewer results of it where windows are steps apart, and these
+    have less in common. Tiles, and the rows that are folded together, are as even as they can be: what is behind the
+    last row is computed for nothing.
     """
     try:
         found = Sliding.of(plan)
     except NotRealised:
         return None
-    rows = max(sizes["held"], sizes["rows"] // found.rows.step)
+    held = max(1, sizes["held"] // found.rows.step)
+    rows = max(held, sizes["rows"] // found.rows.step)
     columns = max(WIDTH, sizes["columns"] // found.columns.step)
-    tile = {**sizes, "rows": rows, "columns": columns}
+    extent = found.rows.point.extent
+    if extent.is_const and extent % held != 0:
+        rows = _even(extent.const, rows)
+    tile = {**sizes, "rows": rows, "columns": columns, "held": _even(rows, held)}
     return schedule("sliding", tile) if found.overlaps else None
+
+
+def _even(count: int, most: int) -> int:
+    """The least size of as many parts as there are with so many points at most."""
+    parts = max(1, -(-count // most))
+    return max(1, -(-count // parts))
 
 
 def sliding(plan: KernelPlan, sizes: Schedule, machine: Processor) -> Built:
@@ -234,6 +248,7 @@ class _Results:
     """Results from (y, c) on, `high` by `wide` of them, and what they are made of in scratch."""
 
     found: Sliding
+    held: int  # rows of results that are folded together
     image: Buffer  # (rows, columns modulo their step, columns)
     lines: Buffer | None  # the same columns, of each row of results
     sums: Buffer  # (rows, columns), both up to whole blocks and vectors
@@ -250,20 +265,27 @@ class _Results:
         points = found.rows.point.extent, found.columns.point.extent
         tiles = sizes["rows"], sizes["columns"]
         high, wide = (min(n, e.bounds()[1] or n) for n, e in zip(tiles, points, strict=True))
-        count = found.rows.step * (high - 1) + found.rows.reach + 1
+        held = whole(ix(high), sizes["held"])
+        count = found.rows.step * (held - 1) + found.rows.reach + 1
         columns = whole(ix(wide), WIDTH)
         # beside those that are shown: what is moved in vectors may end behind the last one
         length = columns + whole(ix(found.columns.reach // found.columns.step), WIDTH) + WIDTH
-        image = Buffer("image", Role.SCRATCH, (ix(count), ix(found.columns.step), length), f32)
-        held = whole(ix(high), sizes["held"])
+        image = Buffer("image", Role.SCRATCH, (count, ix(found.columns.step), length), f32)
         lines = Buffer("lines", Role.SCRATCH, (held, *image.dims[1:]), f32)
         sums = Buffer("sums", Role.SCRATCH, (held, columns), f32)
-        return _Results(found, image, lines if found.is_alone else None, sums, *first, *counts)
+        lines = lines if found.is_alone else None
+        return _Results(found, sizes["held"], image, lines, sums, *first, *counts)
 
     def pack(self) -> For:
-        """The rows of the image, those columns side by side that neighbouring windows show at the same place."""
+        """The rows of the image, those columns side by side that neighbouring windows show at the same place.
+
+        Rows that only windows behind the last one show have constants.
+        """
         rows, columns, image = self.found.rows, self.found.columns, self.found.image
-        v = Axis("v", rows.step * (self.high - 1) + rows.reach + 1)
+        held = whole(self.high, self.held)
+        v = Axis("v", rows.step * (held - 1) + rows.reach + 1)
+        last_row = rows.step * (self.high - 1) + rows.reach
+        behind = () if held == self.high else (Cmp(last_row - v),)
         j, none = Axis("j", self.image.dims[2]), Axis("outer", ix(1))
         places = (
             divmod(columns.dilation * k, columns.step) for k in range(columns.inside.extent.const)
@@ -274,13 +296,13 @@ class _Results:
             column = columns.step * self.c + phase
             at = (ix(v) * columns.step + phase) * self.image.dims[2]
             base = self.found.base + row * self.found.row_stride + column
-            where = self.found.where(row, column + columns.step * ix(j))
+            where = (*self.found.where(row, column + columns.step * ix(j)), *behind)
             span = none, j, ix(0), self.wide + last[phase]
             source = image.read.source, base, columns.step
             body.append(PackRuns(self.image, at, *source, where, *span, image.otherwise))
         return For(v, ix(0), v.extent, False, tuple(body))
 
-    def fold(self, top: Scope, held: int, machine: Processor) -> tuple[Stmt, ...]:
+    def fold(self, top: Scope, machine: Processor) -> tuple[Stmt, ...]:
         """The sums. Where the image alone is folded: down the rows of windows first, then along what that gives."""
         rows, columns = self.found.rows, self.found.columns
         inside = columns.dilation * ix(columns.inside)
@@ -288,14 +310,15 @@ class _Results:
         p, r, j = Axis("p", ix(columns.step)), Axis("r", self.high), Axis("j", self.image.dims[2])
         row, wide = rows.step * ix(r) + rows.dilation * ix(rows.inside), whole(self.wide, WIDTH)
         if self.lines is None:
-            both = self._reduced(self.image, (row, phase, ix(j) + number), self.found.fold.axes)
-            return (self._rows(top, both, (self.sums, (ix(j),)), (r, j, wide), held, machine),)
+            axes = (*(a for a in self.found.fold.axes if a != rows.inside), rows.inside)
+            both = self._reduced(self.image, (row, phase, ix(j) + number), axes)
+            return (self._rows(top, both, (self.sums, (ix(j),)), (r, j, wide), machine),)
         down = self._reduced(self.image, (row, ix(p), ix(j)), (rows.inside,))
         along = self._reduced(self.lines, (ix(r), phase, ix(j) + number), (columns.inside,))
         shown = whole(self.wide + columns.reach // columns.step, WIDTH)
         inner, place = top.inner([p]), (self.lines, (ix(p), ix(j)))
-        first = self._rows(inner, down, place, (r, j, shown), held, machine)
-        second = self._rows(top, along, (self.sums, (ix(j),)), (r, j, wide), held, machine)
+        first = self._rows(inner, down, place, (r, j, shown), machine)
+        second = self._rows(top, along, (self.sums, (ix(j),)), (r, j, wide), machine)
         return For(p, ix(0), p.extent, False, (first,)), second
 
     def _rows(
@@ -304,23 +327,19 @@ class _Results:
         value: Reduce,
         place: tuple[Buffer, tuple[Ix, ...]],
         over: tuple[Axis, Axis, Ix],
-        held: int,
         machine: Processor,
     ) -> For:
-        """Folds of some rows at a time, of whole vectors. Behind the last row it is folded again, for nothing."""
+        """Folds of some rows at a time, of whole vectors. Behind the last row constants are folded, for nothing."""
         (dst, at), (r, j, end) = place, over
         rows = top.inner([*self.c.axes, r])
-        each = [r, *(Axis(f"r{number}", self.high) for number in range(1, held))]
-        for number, axis in enumerate(each[1:], 1):
-            rows.bind(axis, minimum(ix(r) + number, self.high - 1))
-        folds = tuple(substitute(value, {r: ix(axis)}) for axis in each)
+        folds = tuple(substitute(value, {r: ix(r) + number}) for number in range(self.held))
         lanes = rows.inner([j], j)
         reduces = tuple(f for f in folds if isinstance(f, Reduce))
         lanes.loops = loops_by_value((Around(machine.vectors, lanes=True).fold(reduces),))
         for number, made in enumerate(lanes.values(folds)):
             lanes.stmts.append(StoreTile(dst, (ix(r) + number, *at), made, j))
         rows.stmts.append(For(j, ix(0), end, True, tuple(lanes.stmts)))
-        return For(r, ix(0), self.high, False, tuple(rows.stmts), step=held)
+        return For(r, ix(0), self.high, False, tuple(rows.stmts), step=self.held)
 
     def _reduced(self, tile: Buffer, at: tuple[Ix, ...], axes: tuple[Axis, ...]) -> Reduce:
         """The fold over some axes of a window, of what a tile holds instead of the image."""
@@ -368,7 +387,7 @@ def _program(plan: KernelPlan, found: Sliding, sizes: Schedule, machine: Process
     rows = _at_most(scope, "high", high, y.extent - at[0])
     columns = _at_most(inner, "wide", wide, x.extent - at[1])
     tile = _Results.of(found, sizes, at, (rows, columns))
-    folded = tile.fold(inner, sizes["held"], machine)
+    folded = tile.fold(inner, machine)
     inner.stmts += tile.pack(), *folded, tile.store(inner)
     if not is_one:
         scope.stmts.append(For(c, ix(0), x.extent, False, tuple(inner.stmts), step=wide))

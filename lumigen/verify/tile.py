@@ -336,7 +336,7 @@ def _broken_value_of(
 
 def _broken_matrix(s: Stmt, facts: Facts, scope: FactScope) -> Iterator[str]:
     """Statements on whole tiles: f32, outside lanes, each tile in scratch."""
-    if scope.lanes is not None and not isinstance(s, Ahead):
+    if scope.lanes is not None and not isinstance(s, Ahead | When):
         yield "a tile within lanes"
     match s:
         case Ahead():

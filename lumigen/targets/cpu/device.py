@@ -113,7 +113,7 @@ def _builders(machine: Processor) -> dict[str, Builder]:
             partial(simt.simt, machine=machine),
             sites(
                 {**loops, **pieces},
-                {**loops, "held": (1, 2, 4, 8)},
+                {**loops, "held": (1, 2, 4, 8), "unasked": (0, 1)},
                 {**loops, **pieces, "held": (1, 2, 4, 8), "ahead": (0, 1, 2)},
             ),
         ),
@@ -124,7 +124,7 @@ def _builders(machine: Processor) -> dict[str, Builder]:
                     "visits": visits,
                     "rows": (4, 16, 64),
                     "columns": (32, 256),
-                    "held": (1, 2, 4),
+                    "held": (1, 2, 4, 8),
                 }
             ),
         ),

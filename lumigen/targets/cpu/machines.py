@@ -70,8 +70,9 @@ TILES = ThreadTiles(
     },
     # columns that the kernel packs: 144 to a row of a tile, 256 of k, with 256 rows of products
     windows={"rows": 96, "chunk": 128, "deep": 256, "held": 256},
-    # rows of an image stay in the first cache; four accumulators do not wait for each other
-    sliding={"visits": 16384, "rows": 16, "columns": 256, "held": 4},
+    # rows of an image stay in the first cache; eight accumulators do not wait for each other, and what is read of the
+    # image serves as many of them as windows have rows
+    sliding={"visits": 16384, "rows": 16, "columns": 256, "held": 8},
     # fewer than 8 rows would read weights faster than multiply them
     rows_of_floats={"rows": 96, "least_rows": 8, "part": 128, "depth": 384, "together": EACH},
     # a part is as deep as makes up for bringing the sums in, and enough rows share what the weights take to come

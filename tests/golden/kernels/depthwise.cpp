@@ -24,28 +24,31 @@ void k00_convolution_sliding(const void* raw, int64_t task, char* scratch) {
         return Run{144 * i1 + 12 * v - 13, 1, v <= 12 && 0 < v ? 13 : 0};
       });
     }
-    for (int64_t r = 0; r < 12; r += 4) {
-      const int64_t r1 = index_min(11, r + 1);
-      const int64_t r2 = index_min(11, r + 2);
-      const int64_t r3 = index_min(11, r + 3);
+    for (int64_t r = 0; r < 12; r += 6) {
       for_lanes(16, [&](int64_t j, auto lanes) {
         Vec acc0 = splat(0.0f);
         Vec acc1 = splat(0.0f);
         Vec acc2 = splat(0.0f);
         Vec acc3 = splat(0.0f);
-        for (int64_t k0k1 = 0; k0k1 < 3; ++k0k1) {
-          for (int64_t k2 = 0; k2 < 3; ++k2) {
+        Vec acc4 = splat(0.0f);
+        Vec acc5 = splat(0.0f);
+        for (int64_t k2 = 0; k2 < 3; ++k2) {
+          for (int64_t k0k1 = 0; k0k1 < 3; ++k0k1) {
             const float v0 = w_weight[9 * i1 + 3 * k0k1 + k2];
             acc0 = fma(load(image + j + 48 * k0k1 + k2 + 48 * r, lanes), splat(v0), acc0);
-            acc1 = fma(load(image + j + 48 * k0k1 + k2 + 48 * r1, lanes), splat(v0), acc1);
-            acc2 = fma(load(image + j + 48 * k0k1 + k2 + 48 * r2, lanes), splat(v0), acc2);
-            acc3 = fma(load(image + j + 48 * k0k1 + k2 + 48 * r3, lanes), splat(v0), acc3);
+            acc1 = fma(load(image + j + 48 * k0k1 + k2 + 48 * r + 48, lanes), splat(v0), acc1);
+            acc2 = fma(load(image + j + 48 * k0k1 + k2 + 48 * r + 96, lanes), splat(v0), acc2);
+            acc3 = fma(load(image + j + 48 * k0k1 + k2 + 48 * r + 144, lanes), splat(v0), acc3);
+            acc4 = fma(load(image + j + 48 * k0k1 + k2 + 48 * r + 192, lanes), splat(v0), acc4);
+            acc5 = fma(load(image + j + 48 * k0k1 + k2 + 48 * r + 240, lanes), splat(v0), acc5);
           }
         }
         store(sums + j + 16 * r, acc0, lanes);
         store(sums + j + 16 * r + 16, acc1, lanes);
         store(sums + j + 16 * r + 32, acc2, lanes);
         store(sums + j + 16 * r + 48, acc3, lanes);
+        store(sums + j + 16 * r + 64, acc4, lanes);
+        store(sums + j + 16 * r + 80, acc5, lanes);
       });
     }
     for (int64_t i2 = 0; i2 < 12; ++i2) {
