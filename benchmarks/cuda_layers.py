@@ -118,6 +118,10 @@ def weight(rows: int, depth: int) -> Input:
     return bf16(rows, depth, scale=depth**-0.5)
 
 
+def i8(*shape: int) -> Input:
+    return Input(shape, "i8", below=127)
+
+
 def kernel(*shape: int) -> Input:
     """The weights of a convolution."""
     return f16(*shape, scale=math.prod(shape[1:]) ** -0.5)
@@ -223,6 +227,19 @@ def segment_mean(_: ModuleType, i: Any, x: Any) -> Any:
 def scaled(f: ModuleType, x: Any, quants: Any, scale: Any) -> Any:
     """Weights of 8 bits with a scale for each row."""
     return f.linear(x, quants.to(x.dtype) * scale[:, None])
+
+
+def of_bytes(f: ModuleType, x: Any, w: Any) -> Any:
+    """Sums in i32 of products of integers of 8 bits, for which torch has an operator of its own."""
+    if f is torch.nn.functional:
+        return torch._int_mm(x, w.T)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    return x.to(lg.i32) @ w.to(lg.i32).T
+
+
+def scaled_bytes(f: ModuleType, x: Any, w: Any, rows: Any, columns: Any) -> Any:
+    """The same times numbers of rows and columns, as layers that are quantised in 8 bits have it."""
+    sums = of_bytes(f, x, w)
+    return (sums.to(lg.f32 if f is lg.functional else torch.float32)) * rows * columns
 
 
 def in_halves(f: ModuleType, x: Any, quants: Any, scales: Any) -> Any:
@@ -562,6 +579,13 @@ ROWS: dict[str, Row] = {
     "attention_f32": Row(attend, (f32(2, 16, 2048, 128),) * 3),
     "product_f32": Row(lambda _, a, b: a @ b, (f32(4096, 4096), f32(4096, 4096))),
     "product_f32_1024": Row(lambda _, a, b: a @ b, (f32(1024, 1024), f32(1024, 1024))),
+    **{
+        f"product_i8_{m}_{n}_{k}": Row(of_bytes, (i8(m, k), i8(n, k)))
+        for m, n, k in ((32, 4096, 4096), (128, 4096, 4096), (1024, 4096, 4096), (4096, 4096, 4096))
+    },
+    "product_i8_scaled": Row(
+        scaled_bytes, (i8(2048, 4096), i8(4096, 4096), f32(2048, 1), f32(4096))
+    ),
     "linear_f32": Row(lambda f, a, b: f.linear(a, b), (f32(2048, 1024), f32(4096, 1024))),
     "topk_8_of_256": Row(lambda _, x: x.topk(8), (f32(16384, 256),)),
     **{

@@ -345,6 +345,7 @@ class ProductTiles:
     added: float  # of an element that another part has, too
     apart: PartsApart | None = None  # where a product has hardly any tiles, and a long depth
     hollow: int = 0  # rows or columns of a group: fewer leave tiles so empty that loops over windows are faster
+    bytes: tuple[ProductTile, ...] = ()  # by matrix instructions, of integers of 8 bits
 
 
 class StreamTile(NamedTuple):

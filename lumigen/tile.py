@@ -744,7 +744,8 @@ class TileKind(Enum):
     """What multiplies the operands of a block, and how they come to it."""
 
     PIPELINE = "pipeline"  # matrix instructions, from a ring of stages
-    PAIR = "pair"  # the same of two products that share their rows
+    BYTES = "bytes"  # the same of integers of 8 bits
+    PAIR = "pair"  # as `PIPELINE`, of two products that share their rows
     FEW = "few"  # matrix instructions, of few rows with columns that threads make in registers
     FMA = "fma"  # threads, from a ring of stages
     ROLES = "roles"  # warpgroups, which other warps bring tiles

@@ -401,8 +401,8 @@ class Renderer:
         """Integers of 32 bits over lanes, as an IVec."""
         if self.lanes is None or self.lanes not in free_axes(e):
             return Text(f"splat_int(static_cast<int32_t>({self.scalar(e).code}))")
-        if isinstance(e, Read):
-            return self._load_whole(e.source, e.at)
+        if isinstance(e, Read | Local):
+            return self._load_whole(e.source, e.at) if isinstance(e, Read) else self.vector(e)
         if isinstance(e, Index):
             terms = [self._whole_term(atoms, factor) for atoms, factor in e.value.terms]
             terms += [f"splat_int({e.value.const})"] if e.value.const else []

@@ -486,9 +486,10 @@ class _Task:
         a = self.operand(s.a, s.m, rows, s.k, depth)
         b = self.operand(of_columns, s.n, columns, s.k, depth)
         acc[...] = 0
+        kind = np.int64 if s.element.is_int else np.float64
         with np.errstate(all="ignore"):
-            product = _widened(cast(a, s.element)) @ _widened(cast(b, s.element)).T
-        acc[: len(rows), : len(columns)] = product
+            product = cast(a, s.element).astype(kind) @ cast(b, s.element).astype(kind).T
+        acc[: len(rows), : len(columns)] = cast(product, tile.dtype)
 
     def sums_parts(self, s: WhenSummed) -> bool:
         """Whether all parts of the tile are there, and its fragment is what they come to."""
@@ -499,9 +500,9 @@ class _Task:
         rows = sums.shape[2]
         sums[tile, part] = acc[:rows]
         arrived[tile] = (arrived[tile] + 1) % parts
-        acc[...] = np.nan
+        acc[...] = 0 if s.acc.dtype.is_int else np.nan
         with np.errstate(all="ignore"):
-            acc[:rows] = _widened(sums[tile, :parts]).sum(0)
+            acc[:rows] = cast(_widened(sums[tile, :parts]).sum(0), s.acc.dtype)
         return bool(arrived[tile] == 0)
 
     def elements(self, s: ForTile) -> None:

@@ -107,7 +107,7 @@ class LoweredKernel:
         """The type whose arithmetic bounds its speed: what an instruction multiplies, else its widest floats."""
         for s in self.program.statements():
             match s:
-                case Contract(element=element) if element.bits == 16:
+                case Contract(element=element) if element is not f32:
                     return element
                 case Mma(element=element) if element is not f32:
                     return i8 if element.is_int else element

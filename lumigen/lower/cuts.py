@@ -321,17 +321,19 @@ def whole_numbers_beside_contractions(g: CutGraph, skeletons: Skeletons) -> list
     for root in g.roots():
         inner = [n for n in g.inside(root) if n.op in MONOIDS]
         whole = [n for n in inner if not n.dtype.is_float and n is not root]
-        whole = [n for n in whole if not _has_kernel(g, skeletons, n)]
+        whole = [n for n in whole if not _has_kernel(g, skeletons, n, root)]
         contracts = any(n.op is Op.SUM_REDUCE and is_product(g, skeletons, n) for n in inner)
         if whole and contracts and not g.asked(skeletons.runs_whole, root):
             out.update(dict.fromkeys(whole))
     return list(out)
 
 
-def _has_kernel(g: CutGraph, skeletons: Skeletons, n: Node) -> bool:
-    """Whether it is a product of integers with a tile."""
-    if not skeletons.storing.integers or not is_product(g, skeletons, n):
+def _has_kernel(g: CutGraph, skeletons: Skeletons, n: Node, root: Node) -> bool:
+    """Whether it is a product of integers with a tile; where blocks have it, the root's own tile."""
+    if not is_product(g, skeletons, n):
         return False
+    if not skeletons.storing.integers:
+        return not any(skeletons.in_loops(g.region(x)) for x in (n, root))
     (store,) = g.region(n).stores
     found = find_products(store, one_row=bool(skeletons.one_row), integers=True)
     return found is not None or find_turned(store) is not None

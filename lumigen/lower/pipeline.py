@@ -16,12 +16,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from lumigen.dtype import DType, f32, i32
+from lumigen.dtype import DType, bf16, f16, f32, i8, i32, u8
 from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, maximum, minimum
 from lumigen.lower.built import Built, check, check_steps
-from lumigen.lower.contract import Contraction, Products, as_operand, flatten, number
+from lumigen.lower.contract import (
+    Contraction,
+    Products,
+    as_operand,
+    find_products,
+    flatten,
+    is_of_integers,
+    number,
+)
+from lumigen.lower.contractions import bytes_of
 from lumigen.lower.masks import Masks, unmasked_factor
-from lumigen.lower.scope import Names, Scope, address, loops_by_value, moved
+from lumigen.lower.scope import (
+    Names,
+    Scope,
+    address,
+    adds_integers,
+    floats_of,
+    lanes_fit,
+    loops_by_value,
+    moved,
+)
 from lumigen.lower.simt import dims_of
 from lumigen.machine import Gpu, ProductTiles
 from lumigen.ops import Op
@@ -39,6 +57,7 @@ from lumigen.region import (
     local,
     map_expr,
     substitute,
+    walk,
 )
 from lumigen.schedule import Schedule
 from lumigen.tile import (
@@ -74,10 +93,13 @@ def pipeline(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Built:
     is_scalar = multiplied_in(flat.rows, flat.columns) is f32 and not machine.multiplies_floats
     if scalar != is_scalar:
         raise NotRealised("matrix instructions for what they do not multiply, or none for others")
+    if found.reduce.dtype is i32 and not machine.products.bytes:
+        raise NotRealised("integers, which no instruction multiplies")
     region = plan.region
     if not sizes["parts_of"]:
         return Built(_program(region, store, found, flat, sizes, machine), region)
-    parts = Parts.of(region, _tiles(found, flat, sizes), flat, sizes, machine.products)
+    tiles, dtype = _tiles(found, flat, sizes), found.reduce.dtype
+    parts = Parts.of(region, tiles, flat, sizes, machine.products, dtype)
     counted = Axis("tile", parts.arrived.dims[0])
     none = Store(parts.arrived, (counted,), (ix(counted),), const(0, i32))
     meaning = Region((store, none), region.lines)
@@ -93,7 +115,12 @@ def flat_pair(found: Products) -> tuple[Flat, Flat] | None:
         return None
     first, second = flats
     elements = {multiplied_in(f.rows, f.columns) for f in flats}
-    if len(elements) > 1 or f32 in elements or not are_counted(*groups) or not groups[0]:
+    if (
+        len(elements) > 1
+        or not elements <= {bf16, f16}
+        or not are_counted(*groups)
+        or not groups[0]
+    ):
         return None
     return first, second
 
@@ -131,7 +158,14 @@ class Parts:
     arrived: Buffer
 
     @staticmethod
-    def of(region: Region, tiles: Ix, flat: Flat, sizes: Schedule, products: ProductTiles) -> Parts:
+    def of(
+        region: Region,
+        tiles: Ix,
+        flat: Flat,
+        sizes: Schedule,
+        products: ProductTiles,
+        dtype: DType,
+    ) -> Parts:
         blocks, steps = sizes["parts_of"], ceildiv(flat.k.extent, sizes["depth"])
         most = maximum(1, minimum(products.most_parts, steps // products.least_steps))
         wanted = minimum(most, maximum(1, blocks // maximum(1, tiles)))
@@ -139,7 +173,7 @@ class Parts:
         several = minimum(1, wanted - 1)
         rows = minimum(flat.m.extent, sizes["rows"])
         dims = (tiles * several, wanted, rows, ix(sizes["columns"]))
-        sums = Buffer("sums", Role.WORKSPACE, dims, f32)
+        sums = Buffer("sums", Role.WORKSPACE, dims, dtype)
         arrived = Buffer("arrived", Role.COUNTER, (ix(blocks // 2),), i32, (0, 0))
         return Parts(count, wanted, sums, arrived)
 
@@ -196,7 +230,8 @@ def _program(
         own_lo, own_hi = parts.share(part, k, sizes["depth"])
         lo, hi = maximum(lo, own_lo), minimum(hi, own_hi)
 
-    acc = Buffer("acc", Role.SCRATCH, (ix(sizes["rows"]), ix(sizes["columns"])), f32)
+    dims = ix(sizes["rows"]), ix(sizes["columns"])
+    acc = Buffer("acc", Role.SCRATCH, dims, found.reduce.dtype)
     a, b = as_operand(flat.rows, m, k), as_operand(flat.columns, n, k)
     element = multiplied_in(flat.rows, flat.columns)
     more: tuple[tuple[Contraction, Buffer], ...] = ()
@@ -223,7 +258,7 @@ def _program(
         numbers=parts.numbers if parts else (),
         threads=_threads(sizes, machine.teams.warp),
         width=machine.products.stored,
-        tile=_tile(sizes, pair=pair is not None),
+        tile=_tile(sizes, TileKind.PAIR if pair else _kind(element)),
     )
 
 
@@ -291,7 +326,9 @@ def for_tile(
     inner.alone = True
     inner.loops = loops_by_value(moved(fold, flat.mapping) for fold in found.folds)
     each = ((found, acc), *more)
-    totals = [local(f"total{i or ''}", frozenset({m, n}), f32) for i in range(len(each))]
+    totals = [
+        local(f"total{i or ''}", frozenset({m, n}), tile.dtype) for i, (_, tile) in enumerate(each)
+    ]
     products = [substitute(c.reduce, flat.mapping) for c, _ in each]
     named = [(x, tile) for x, (_, tile) in zip(totals, each, strict=True) if isinstance(x, Local)]
     at = tuple(i.substitute(flat.mapping) for i in store.at)
@@ -304,10 +341,13 @@ def for_tile(
     return ForTile(acc, m, n, *ends, total, tuple(inner.stmts), more=tuple(others))
 
 
-def _tile(sizes: Schedule, *, pair: bool) -> BlockTile:
+def _kind(element: DType) -> TileKind:
+    return TileKind.BYTES if element.is_int else TileKind.PIPELINE
+
+
+def _tile(sizes: Schedule, matrix: TileKind) -> BlockTile:
     is_scalar = sizes.get("thread_rows", 0) > 0
     each = SCALAR_SITES if is_scalar else MATRIX_SITES
-    matrix = TileKind.PAIR if pair else TileKind.PIPELINE
     return BlockTile(TileKind.FMA if is_scalar else matrix, tuple((s, sizes[s]) for s in each))
 
 
@@ -321,14 +361,45 @@ def multiplied_in(rows: Expr, columns: Expr) -> DType:
     """The type that a matrix instruction takes: 16 bits that memory has of an operand, or it is rounded to; else f32.
 
     f32 too where memory has the other in the other 16 bits or in f32: it would lose range, or digits.
-    Zeros where conditions fail are of any type.
+    Zeros where conditions fail are of any type. Integers of 8 bits are taken as they are, where both are of one type.
     """
+    whole = {e.dtype for e in map(bytes_of, (rows, columns)) if e is not None}
+    if rows.dtype is i32 and len(whole) == 1:
+        return whole.pop()
     factors = [unmasked_factor(e)[0] for e in (rows, columns)]
     sources = [e.source for e in factors if isinstance(e, Read)]
     rounded = (rounded_to(e) for e in factors)
     halves = {b.dtype for b in sources if b.dtype.bits == 16} | {d for d in rounded if d}
     exact = any(b.dtype is f32 for b in sources)
     return halves.pop() if len(halves) == 1 and not exact else f32
+
+
+def find_bytes(store: Store, machine: Gpu) -> Products | None:
+    """The product of integers of 8 bits that a store holds, if blocks have tiles of it; None of others."""
+    found = find_products(store, integers=True, packed=False) if machine.products.bytes else None
+    one, *others = found.each if found is not None else (None,)
+    if found is None or one is None or others or not is_of_integers(one.reduce):
+        return None
+    counted = are_counted(one.m_axes, one.n_axes, one.reduce.axes)
+    is_alike = multiplied_in(one.rows, one.columns) in (i8, u8)
+    return found if counted and is_alike and _is_of_sums(store, one) else None
+
+
+def _is_of_sums(store: Store, one: Contraction) -> bool:
+    """Whether vectors of integers and floats make what is stored of the sums of a product."""
+    n, n_map = flatten(one.n_axes, "n")
+    total = local("total", frozenset({n}), i32)
+    rest = substitute(map_expr(store.value, {one.reduce: total}), n_map)
+    if rest.dtype is i32 and store.dst.dtype is i32 and adds_integers(rest, n):
+        return True
+    floats = floats_of(rest, store.dst.dtype, integers=True)
+    if floats is None:
+        return False
+    casts = [e for e in walk([floats]) if isinstance(e, Prim) and e.op is Op.CONTIGUOUS]
+    sums = [e for e in casts if e.dtype is f32 and adds_integers(e.args[0], n)]
+    known: dict[Expr, Expr] = {e: const(0.0, f32) for e in sums if total in walk([e])}
+    left = map_expr(floats, known)
+    return total not in walk([left]) and lanes_fit([left], n)
 
 
 def rounded_to(e: Expr) -> DType | None:

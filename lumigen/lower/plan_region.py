@@ -30,7 +30,7 @@ from lumigen.lower.few import find_few, find_few_beside, schedule_of_few
 from lumigen.lower.implicit import has_windows, rows_packed_before, rows_place
 from lumigen.lower.nested import nested
 from lumigen.lower.online import plan_online
-from lumigen.lower.pipeline import flat_pair, multiplied_in
+from lumigen.lower.pipeline import find_bytes, flat_pair, multiplied_in
 from lumigen.lower.row_fold import find_plain_rows, find_row_fold
 from lumigen.lower.scan import plan_scan
 from lumigen.lower.schedule_plan import (
@@ -262,7 +262,7 @@ def candidates_of_blocks(
         plan = RegionPlan(region, (KernelPlan(Region(stores, region.lines), root),))
         parts = tuple(sizes for _, sizes in loops)
         yield Candidate(plan, (Schedule("side_by_side", (), parts=parts),))
-    products = None if others else find_products(store)
+    products = None if others else find_products(store) or find_bytes(store, machine)
     if products is not None and len(products.each) == 1 and streams_past(products.each[0], machine):
         products = None
     if products is not None and _is_hollow(products, machine):

@@ -165,6 +165,8 @@ def adds_integers(e: Expr, lanes: Axis) -> bool:
     """Whether vectors of i32 compute the value: integers that memory has in 32 bits, sums and products of these."""
     if e.dtype is not i32 or lanes not in free_axes(e):
         return e.dtype is i32
+    if isinstance(e, Local):
+        return True
     if isinstance(e, Read):
         return _lies_along(e.source, e.at, lanes)
     if isinstance(e, Index):

@@ -29,6 +29,7 @@ def tiles_of(element: DType, machine: Gpu) -> Sequence[ProductTile]:
     """The tiles of a product whose rings fit the shared memory that a block has."""
     scalar = element is f32 and not machine.multiplies_floats
     tiles = machine.products.scalar if scalar else machine.products.matrix
+    tiles = machine.products.bytes if element.is_int else tiles
     return [t for t in tiles if _ring(t, t.columns, element) <= machine.shared_bytes]
 
 
@@ -49,7 +50,7 @@ def small_tile(found: Contraction, element: DType, machine: Gpu) -> ProductTile 
     Each block waits for its operands once, so that as many as possible should be on a multiprocessor, or they stream
     past in rings of more than two stages.
     """
-    if element is f32:
+    if element is f32 or element.is_int:
         return None
     m, n, k = map(_size, (found.m_axes, found.n_axes, found.reduce.axes))
     products, batch = machine.products, _size(found.grid)

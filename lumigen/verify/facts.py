@@ -67,8 +67,8 @@ def broken_numbers(b: Buffer, tile: Buffer, facts: Facts) -> Iterator[str]:
         yield f"{b} has no number for each row of {tile}"
 
 
-def broken_fragment(b: Buffer, facts: Facts) -> Iterator[str]:
-    yield from broken_tile(b, facts)
+def broken_fragment(b: Buffer, facts: Facts, dtype: DType = f32) -> Iterator[str]:
+    yield from broken_tile(b, facts, dtype)
     if len(b.dims) != 2:
         yield f"{b} is no fragment"
 
@@ -121,11 +121,11 @@ def broken_packed(b: Buffer, facts: Facts, dtype: DType = f32, *, stored: bool) 
 
 def broken_sums(s: WhenSummed, facts: Facts, scope: FactScope) -> Iterator[str]:
     """Parts are counted by a counter of each tile, and lie where each of them has a place of its own."""
-    yield from broken_fragment(s.acc, facts)
+    yield from broken_fragment(s.acc, facts, i32 if s.acc.dtype.is_int else f32)
     yield from broken_read(s.acc, facts)
     yield from broken_indices((s.tile, s.part, s.parts), facts, scope)
     for b, role, dtype, rank in (
-        (s.sums, Role.WORKSPACE, f32, 4),
+        (s.sums, Role.WORKSPACE, s.acc.dtype, 4),
         (s.arrived, Role.COUNTER, i32, 1),
     ):
         yield from broken_use(b, facts)

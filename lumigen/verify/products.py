@@ -24,19 +24,22 @@ from lumigen.verify.value import broken_operand
 def broken_fragments(s: Contract | ForTile, facts: Facts, scope: FactScope) -> Iterator[str]:
     """Products in fragments, or what is done to their elements."""
     if isinstance(s, Contract):
-        yield from broken_tile(s.acc, facts)
+        sums = i32 if s.element.is_int else f32
+        yield from broken_tile(s.acc, facts, sums)
         yield from broken_indices((s.m_lo, s.n_lo, s.k_lo, s.k_hi), facts, scope)
-        yield from broken_operand(s.a, facts, scope, (s.m, s.k))
-        yield from broken_operand(s.b, facts, scope, (s.n, s.k))
+        taken = (s.element,) if s.element.is_int else (f32,)
+        yield from broken_operand(s.a, facts, scope, (s.m, s.k), taken)
+        yield from broken_operand(s.b, facts, scope, (s.n, s.k), taken)
         for acc, columns in s.more:
-            yield from broken_tile(acc, facts)
-            yield from broken_operand(columns, facts, scope, (s.n, s.k))
+            yield from broken_tile(acc, facts, sums)
+            yield from broken_operand(columns, facts, scope, (s.n, s.k), taken)
             if acc.dims != s.acc.dims:
                 yield f"{acc} is no tile like {s.acc}"
-        if not (s.element is f32 or (s.element.is_float and s.element.bits == 16)):
+        is_float = s.element is f32 or (s.element.is_float and s.element.bits == 16)
+        if not (is_float or s.element in (i8, u8)):
             yield f"products of {s.element}"
         return
-    yield from broken_tile(s.acc, facts)
+    yield from broken_tile(s.acc, facts, s.value.dtype)
     yield from broken_read(s.acc, facts)
     yield from broken_indices((s.m_lo, s.n_lo, s.m_hi, s.n_hi), facts, scope)
     yield from broken_name(s.value, facts)

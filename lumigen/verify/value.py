@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from lumigen.dtype import DType, boolean, computed, f32, f64
+from lumigen.dtype import DType, boolean, computed, f32, f64, i32
 from lumigen.index import Axis
 from lumigen.region import (
     Carried,
@@ -90,5 +90,5 @@ def broken_operand(
         yield "an operand with neither strides nor a value"
     else:
         yield from broken_value(o.value, facts, replace(scope, axes=scope.axes | set(over)), None)
-        if o.value.dtype is not f32:
+        if o.value.dtype is not (f32 if f32 in dtypes else i32):
             yield f"an operand of {o.value.dtype}"

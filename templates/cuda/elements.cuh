@@ -11,13 +11,19 @@ static_assert(
     kLanes == 2 || kLanes == 4 || kLanes == 8,
     "a thread has two neighbours of a row, two threads exchange theirs, or all pass through a stage");
 
+// The neighbours of a row that a thread has, as simd.h has them: a Vec of f32.
+template <class Sum>
+struct NeighboursOf {
+  using Type = Vec;
+};
+
 // f(m, n, vec, lanes) for the elements at (m, n), (m, n + 1), ... of which one at least lies below m_hi and
 // n_hi. The accumulators begin at (m_lo, n_lo). Place: int where it holds all places of a kernel, else
 // int64_t.
 template <class Place, class Accumulators, class F>
 LUMIGEN_INLINE void for_each_element(Accumulators& acc, Place m_lo, Place n_lo, Place m_hi, Place n_hi,
                                      F&& f) {
-  const auto some = [&](int row, int column, Vec vec) {
+  const auto some = [&](int row, int column, auto vec) {
     const Place m = m_lo + row, n = n_lo + column;
     if (m >= m_hi || n >= n_hi) return;
     if (n + kLanes <= n_hi) {
@@ -26,7 +32,9 @@ LUMIGEN_INLINE void for_each_element(Accumulators& acc, Place m_lo, Place n_lo, 
       f(m, n, vec, FirstLanes{static_cast<int>(n_hi - n)});
     }
   };
-  const auto neighbours = [&](int row, int column, auto... x) { some(row, column, Vec{{x...}}); };
+  const auto neighbours = [&](int row, int column, auto x, auto... more) {
+    some(row, column, typename NeighboursOf<decltype(x)>::Type{{x, more...}});
+  };
   if constexpr (kLanes == 4) {
     for_each_four(acc, neighbours);
   } else {

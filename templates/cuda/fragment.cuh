@@ -14,9 +14,20 @@
 
 namespace LUMIGEN_NS {
 
+// The type of the sums of a tile: f32, unless it says another.
+template <class Tile, class = void>
+struct SumOf {
+  using Type = float;
+};
+template <class Tile>
+struct SumOf<Tile, std::void_t<typename Tile::Sum>> {
+  using Type = typename Tile::Sum;
+};
+
 template <class Tile>
 struct MmaAccumulators {
-  float value[Tile::kRowBlocks][Tile::kColumnBlocks][4];
+  using Sum = typename SumOf<Tile>::Type;
+  Sum value[Tile::kRowBlocks][Tile::kColumnBlocks][4];
 };
 
 template <class Tile>
@@ -26,7 +37,7 @@ __device__ __forceinline__ void clear(MmaAccumulators<Tile>& acc) {
 #pragma unroll
     for (int j = 0; j < Tile::kColumnBlocks; j++)
 #pragma unroll
-      for (int e = 0; e < 4; e++) acc.value[i][j][e] = 0.0f;
+      for (int e = 0; e < 4; e++) acc.value[i][j][e] = 0;
 }
 
 // A number for each row that this lane's quad holds: all four lanes have it.
@@ -82,15 +93,17 @@ __device__ __forceinline__ void for_each_pair_of(MmaAccumulators<Tile>& acc, Mma
 //   j: 0 1    j: 2 3    j: 4 5    j: 6 7     ->    j: 0..3   j: 4..7   k: 0..3   k: 4..7    (k = j + 1)
 //   k: 0 1    k: 2 3    k: 4 5    k: 6 7
 template <class Tile>
-__device__ __forceinline__ float4 exchanged(const MmaAccumulators<Tile>& acc, int i, int j, int half) {
+__device__ __forceinline__ auto exchanged(const MmaAccumulators<Tile>& acc, int i, int j, int half) {
   static_assert(Tile::kColumnBlocks % 2 == 0);
+  using Sum = typename MmaAccumulators<Tile>::Sum;
+  using Four = std::conditional_t<std::is_same_v<Sum, float>, float4, int4>;
   const bool odd = lane_index() % 2 != 0;
-  const float (&left)[4] = acc.value[i][j];
-  const float (&right)[4] = acc.value[i][j + 1];
-  const float x = left[2 * half], y = left[2 * half + 1], z = right[2 * half], w = right[2 * half + 1];
-  const float p = __shfl_xor_sync(0xffffffffu, odd ? x : z, 1);
-  const float q = __shfl_xor_sync(0xffffffffu, odd ? y : w, 1);
-  return make_float4(odd ? p : x, odd ? q : y, odd ? z : p, odd ? w : q);
+  const Sum(&left)[4] = acc.value[i][j];
+  const Sum(&right)[4] = acc.value[i][j + 1];
+  const Sum x = left[2 * half], y = left[2 * half + 1], z = right[2 * half], w = right[2 * half + 1];
+  const Sum p = __shfl_xor_sync(0xffffffffu, odd ? x : z, 1);
+  const Sum q = __shfl_xor_sync(0xffffffffu, odd ? y : w, 1);
+  return Four{odd ? p : x, odd ? q : y, odd ? z : p, odd ? w : q};
 }
 
 // f(row, column, i, j, half) for the fours of a tile: exchanged(acc, i, j, half) is one of them.
@@ -110,7 +123,7 @@ __device__ __forceinline__ void for_each_place_of_four(F&& f) {
 template <class Tile, class F>
 __device__ __forceinline__ void for_each_four(const MmaAccumulators<Tile>& acc, F&& f) {
   for_each_place_of_four<Tile>([&](int row, int column, int i, int j, int half) {
-    const float4 four = exchanged(acc, i, j, half);
+    const auto four = exchanged(acc, i, j, half);
     f(row, column, four.x, four.y, four.z, four.w);
   });
 }

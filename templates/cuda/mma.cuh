@@ -20,6 +20,8 @@ using f16 = __half;
 // proper are in fma.cuh.
 struct Once {};
 struct Thrice {};
+// Integers of 8 bits, whose sums are in i32 and wrap around.
+struct Whole {};
 
 __device__ __forceinline__ uint32_t shared_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
@@ -121,8 +123,8 @@ __device__ __forceinline__ void load_matrices_transposed(uint32_t (&m)[4], uint3
 }
 
 // ---- products -------------------------------------------------------------------------------------
-// d (16, 8) += a (16, k) b (k, 8). With g = lane / 4 and t = lane % 4, and E = 2 elements of 2 bytes in
-// a register (k = 16) or E = 1 of 4 bytes (k = 8), a lane holds
+// d (16, 8) += a (16, k) b (k, 8). With g = lane / 4 and t = lane % 4, and E = 4 elements of a byte in a
+// register (k = 32), E = 2 of 2 bytes (k = 16) or E = 1 of 4 bytes (k = 8), a lane holds
 //
 //   a[0] = a(g, E t ..)        a[1] = a(g + 8, E t ..)        b[0] = b(E t .., g)
 //   a[2] = a(g, E (t + 4) ..)  a[3] = a(g + 8, E (t + 4) ..)  b[1] = b(E (t + 4) .., g)
@@ -152,6 +154,22 @@ __device__ __forceinline__ void multiply_add_tf32(float (&d)[4], const uint32_t 
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+__device__ __forceinline__ void multiply_add_i8(int32_t (&d)[4], const uint32_t (&a)[4], uint32_t b0,
+                                                uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+__device__ __forceinline__ void multiply_add_u8(int32_t (&d)[4], const uint32_t (&a)[4], uint32_t b0,
+                                                uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
 // The bits of an f32 rounded to tf32. The matrix unit would cut them off instead.
 __device__ __forceinline__ uint32_t round_tf32(uint32_t x) {
   uint32_t rounded;
@@ -162,6 +180,19 @@ __device__ __forceinline__ uint32_t round_tf32(uint32_t x) {
 // What round_tf32 left out, itself rounded.
 __device__ __forceinline__ uint32_t rest_tf32(uint32_t x, uint32_t rounded) {
   return round_tf32(__float_as_uint(__uint_as_float(x) - __uint_as_float(rounded)));
+}
+
+// d += a b for integers of 8 bits of type T.
+template <class T, class Precision>
+__device__ __forceinline__ void multiply_add(int32_t (&d)[4], const uint32_t (&a)[4], uint32_t b0,
+                                             uint32_t b1) {
+  static_assert(std::is_same_v<Precision, Whole>);
+  if constexpr (std::is_same_v<T, int8_t>) {
+    multiply_add_i8(d, a, b0, b1);
+  } else {
+    static_assert(std::is_same_v<T, uint8_t>);
+    multiply_add_u8(d, a, b0, b1);
+  }
 }
 
 // d += a b for elements of type T, by the instruction (or the three) that T and Precision name.

@@ -20,6 +20,7 @@ template <int kRows_, int kColumns_, int kDepth_, int kStages_, int kWarpRows_, 
 struct PipelineTile {
   using Accumulators = MmaAccumulators<PipelineTile>;
   using Precision = Precision_;
+  using Sum = std::conditional_t<std::is_same_v<Precision, Whole>, int32_t, float>;
   static constexpr int kRows = kRows_, kColumns = kColumns_, kDepth = kDepth_, kStages = kStages_;
   static constexpr int kWarpRows = kWarpRows_, kWarpColumns = kWarpColumns_;
   static constexpr int kThreads = 32 * kWarpRows * kWarpColumns;
@@ -46,6 +47,10 @@ struct PipelineTile {
     return kStages * (kRows + kColumns) * kDepth * int(sizeof(T));
   }
 };
+
+// The same of integers of 8 bits, which are contiguous along the depth in shared memory.
+template <int kRows, int kColumns, int kDepth, int kStages, int kWarpRows, int kWarpColumns>
+using BytesTile = PipelineTile<kRows, kColumns, kDepth, kStages, kWarpRows, kWarpColumns, Whole>;
 
 // Which operand a warp reads: it decides the order of what it gets of 16 majors and two vectors of depth, so
 // that mma finds its registers side by side. With M for 8 majors and K for one vector of depth, four
@@ -84,6 +89,7 @@ struct SharedTile {
   static constexpr int kDepthBlocks = kDepth / (2 * kVector);  // what one mma takes: two vectors
   static_assert(kDepth % (2 * kVector) == 0 && kMajors % 16 == 0);
   static_assert(kRowVectors % 8 == 0 || 8 % kRowVectors == 0, "no exclusive or within such rows");
+  static_assert(sizeof(T) > 1 || kAlong == Along::kDepth, "ldmatrix transposes no bytes");
 
   static __device__ __forceinline__ int moved(int row) {
     return kRowVectors >= 8 ? row % 8 : row / (8 / kRowVectors) % kRowVectors;

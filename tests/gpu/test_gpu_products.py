@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import test_block_fold as folds
+import test_byte_products as of_bytes
 import test_computed_operands as computed
 import test_product_pairs as pairs
 from device_cases import Case
@@ -23,9 +24,14 @@ OF_FOLDS = tuple(
     for n, k in ((1, 1), (3, 700), (65, 128), (130, 257), (300, 640))
 )
 OF_PAIRS = tuple({"few": n, "some": n, "many": n, "batch": min(n, 8)} for n in (1, 3, 17, 40, 64))
+OF_BYTES = tuple(
+    {"few": m, "some": n, "deep": k, "parts": m}
+    for m, n, k in ((1, 1, 1), (3, 17, 31), (65, 128, 64), (130, 257, 100), (300, 300, 1000))
+)
 TABLES = {
     "block_folds": (folds.FOLDED, OF_FOLDS),
     "product_pairs": (pairs.PAIRS, OF_PAIRS),
+    "byte_products": (of_bytes.BYTES, OF_BYTES),
     "few_rows": (computed.HALVES, ({},)),
 }
 

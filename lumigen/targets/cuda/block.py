@@ -64,6 +64,11 @@ def is_few(program: TileProgram) -> bool:
     return program.tile is not None and program.tile.kind is TileKind.FEW
 
 
+def adds_bytes(program: TileProgram) -> bool:
+    """Whether the sums of its products are integers, of which it has vectors."""
+    return program.tile is not None and program.tile.kind is TileKind.BYTES
+
+
 Spell = Callable[[Iterable[Stmt], Axis | None], list[Lines]]  # each of the statements of a body
 
 
@@ -84,7 +89,8 @@ def statements_of(program: TileProgram, dims: Mapping[str, str]) -> Statements:
     """What renders the statements of a program; `dims` spells its dims."""
     is_loops = program.skeleton in ("transposed", "simt")
     packets = Packets(program.width) if is_loops or is_staged(program) else None
-    return Statements(program, dims, DIALECT, counted_in(program), packets)
+    dialect = replace(DIALECT, integers=adds_bytes(program))
+    return Statements(program, dims, dialect, counted_in(program), packets)
 
 
 def block_lines(s: Stmt, of: Statements, r: Renderer) -> Lines:
@@ -130,6 +136,8 @@ def _for_tile(s: ForTile, spell: Spell, r: Renderer, *, few: bool) -> Lines:
     if r.packets is not None:
         return _staged(s, ends, spell, r)
     tiles = _names((s.acc, *(acc for _, acc in s.more)), r)
+    if s.value.dtype.is_int:
+        r.uses.headers.add("whole.cuh")
     if s.more and not few:
         r.uses.headers.add("pair.cuh")
     head = f"for_each_element<{r.place}>({tiles}, {ends}"
@@ -208,11 +216,12 @@ def _each(head: str, s: ForTile | MapTile, body: Lines, r: Renderer) -> Lines:
     m, n, lanes = map(body.named, (s.m.name, s.n.name, "lanes"))
     more = s.more if isinstance(s, ForTile) else ()
     values = ", Vec ".join(body.named(x.name) for x in (s.value, *(x for x, _ in more)))
+    kind = "IVec" if s.value.dtype.is_int else "Vec"
     beside = s.more if isinstance(s, MapTile) else ()
     rows = "".join(f", Vec {body.named(name.name)}" for name, _ in beside)
     rows += "".join(f", float {body.named(name.name)}" for name, _ in s.rows)
     numbers = "".join(f", {_names((b,), r)}" for _, b in (*beside, *s.rows))
-    open_ = f"{head}, [&]({r.place} {m}, {r.place} {n}, Vec {values}, auto {lanes}{rows}) {{"
+    open_ = f"{head}, [&]({r.place} {m}, {r.place} {n}, {kind} {values}, auto {lanes}{rows}) {{"
     return r.lines(open_, body.indented(), f"}}{numbers});")
 
 

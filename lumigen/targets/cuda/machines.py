@@ -74,6 +74,14 @@ PRODUCTS = ProductTiles(
         (16, ProductTile(16, 16, 16, 2, 24, 35, warps=(1, 1))),
         (512, ProductTile(16, 16, 32, 3, 16, 35, warps=(1, 1))),
     ),
+    bytes=(  # as many bytes as those of 16 bits have, and twice the rate that these were seen to have
+        ProductTile(128, 256, 128, 2, 1, 200, warps=(2, 4)),
+        ProductTile(128, 128, 64, 4, 2, 194, warps=(2, 2)),
+        ProductTile(64, 128, 128, 4, 2, 178, warps=(2, 2)),
+        ProductTile(64, 64, 128, 4, 3, 144, warps=(2, 2)),
+        ProductTile(32, 64, 128, 4, 4, 104, warps=(1, 4)),
+        ProductTile(16, 64, 128, 4, 2, 70, warps=(1, 4)),
+    ),
     few=(
         FewTile(2, 16, 128, 2, 8, 2, 1, 0),
         FewTile(2, 16, 128, 2, 8, 2, 0, 0),

@@ -18,7 +18,13 @@ from lumigen.tile import Operand
 
 VECTOR = 8  # elements of 16 bits in 16 bytes
 PLACE = ("at_major", "at_depth")
-BLOCK_TYPES = {"f32": "float", "f16": "f16", "bf16": "bf16"}  # in the headers of products of tiles
+BLOCK_TYPES = {  # in the headers of products of tiles
+    "f32": "float",
+    "f16": "f16",
+    "bf16": "bf16",
+    "i8": "int8_t",
+    "u8": "uint8_t",
+}
 
 
 def block_operand(
@@ -37,7 +43,8 @@ def block_operand(
     """
     spelled = BLOCK_TYPES[element.name]
     majors = count(r, major.extent)
-    along = "kMajor" if o.stride == 1 and o.k_stride != 1 else "kDepth"
+    turned = o.stride == 1 and o.k_stride != 1 and not element.is_int
+    along = "kMajor" if turned else "kDepth"
     held = o.source is not None and o.source.dtype is element
     gathered = None
     if parted is None and o.value is not None and not (held and _is_in_vectors(o)):
@@ -47,7 +54,7 @@ def block_operand(
     if held and o.source is not None and o.stride is not None and o.k_stride is not None:
         how = "kEither" if 1 in (o.stride, o.k_stride) else "kElements"
         source = r.pointer(o.source, o.base)
-        if element is not f32:
+        if element.is_float and element is not f32:
             source = f"reinterpret_cast<const {spelled}*>({source})"
         strides = f"{r.index(o.stride)}, {r.index(o.k_stride)}"
         kind = f"Strided<{spelled}, Along::{along}, Copy::{how}, {r.place}>"
@@ -73,10 +80,10 @@ def _computed(
 ) -> Lines:
     """An operand that is computed, along the direction in which most of what it reads is contiguous."""
     major, k = axes
-    along = major if is_along(value, major, k) else k
+    along = major if is_along(value, major, k) and not element.is_int else k
     kind = f"{BLOCK_TYPES[element.name]}, Along::{'kMajor' if along is major else 'kDepth'}"
     majors = count(r, major.extent)
-    whole = element is not f32 and along.extent % VECTOR == 0
+    whole = element.bits == 16 and along.extent % VECTOR == 0
     if whole and along is not parted and (ahead := _read_ahead(value, along)):
         return _computed_vectors(name, kind, value, axes, along, ahead, r)
     body = _at_places(axes, _returned(value, r), r)

@@ -16,6 +16,7 @@ from lumigen.plan import KernelPlan, NotRealised, Product
 from lumigen.schedule import Schedule
 
 BLOCK, WIDE = 16, 8  # rows, and columns, of a matrix instruction, of which a warp has whole blocks
+LINE = 32  # bytes of depth of an instruction
 FOUR = 4  # elements of f32 that a thread has side by side
 FOR_WARPS, FOR_THREADS = 60, 32  # registers for addresses, besides sums and fragments: at least
 REGISTERS, THREADS = 255, 1024  # of a thread, and threads of a block, at most
@@ -45,7 +46,7 @@ def product(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Built:
     if sizes.get("thread_rows", 0):
         _check_threads(sizes, machine)
     else:
-        _check_warps(sizes, _number(plan), machine)
+        _check_warps(sizes, _number(plan), _itemsize(plan), machine)
     return built
 
 
@@ -62,20 +63,26 @@ def _number(plan: KernelPlan) -> int:
     return sum(isinstance(s, Product) for s in plan.root[-1].body)
 
 
-def _check_warps(sizes: Schedule, number: int, machine: Gpu) -> None:
+def _itemsize(plan: KernelPlan) -> int:
+    """Of the elements that an instruction takes, f32 aside: bytes where it adds up integers."""
+    products = [s for s in plan.root[-1].body if isinstance(s, Product)]
+    return 1 if any(p.value.dtype.is_int for p in products) else f16.itemsize
+
+
+def _check_warps(sizes: Schedule, number: int, itemsize: int, machine: Gpu) -> None:
     teams = machine.teams
     down, across = sizes["warp_rows"], sizes["warp_columns"]
     if sizes["rows"] % (BLOCK * down) or sizes["columns"] % (BLOCK * across):
         raise NotRealised(f"{down} by {across} warps, each of which has no whole blocks of {BLOCK}")
     blocks = sizes["rows"] // down // BLOCK, sizes["columns"] // across // WIDE
-    if any(n & (n - 1) for n in blocks) or sizes["depth"] % BLOCK or sizes["stages"] < 2:
+    if any(n & (n - 1) for n in blocks) or sizes["depth"] * itemsize % LINE or sizes["stages"] < 2:
         raise NotRealised(
             f"blocks of {blocks}, {sizes['depth']} of depth, {sizes['stages']} stages"
         )
     fragments = number * 4 * blocks[0] * blocks[1] + 8 * blocks[0] + 4 * blocks[1]
     _check_registers(fragments + FOR_WARPS, teams.warp * down * across, machine)
     lines = sizes["rows"] + number * sizes["columns"]
-    _check_shared(sizes["stages"] * lines * sizes["depth"] * f16.itemsize, machine)
+    _check_shared(sizes["stages"] * lines * sizes["depth"] * itemsize, machine)
 
 
 def _check_threads(sizes: Schedule, machine: Gpu) -> None:

@@ -125,6 +125,7 @@ def kernel_context(
 
 TILES = {
     TileKind.PIPELINE: "PipelineTile",
+    TileKind.BYTES: "BytesTile",
     TileKind.PAIR: "PipelinePair",
     TileKind.FEW: "FewTile",
     TileKind.FMA: "FmaTile",
