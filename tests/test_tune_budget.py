@@ -39,7 +39,7 @@ ROWS = lg.Dim("rows", 1, 64, typical=32)
 class Slow(MadeUp):
     """Only so many kernels compile: all others take until the time is over."""
 
-    workers = 1
+    workers, slowest = 1, 2.0
 
     def __init__(self, kernels: int, *, apart: bool) -> None:
         super().__init__()
@@ -100,6 +100,22 @@ def test_what_is_compiled_is_measured_while_another_kernel_takes_all_the_time() 
     climbs, _ = searched(7, apart=True, seconds=60.0, most=3)
     assert sum(c.tried for c in climbs) >= 3
     assert climbs[0].tried >= climbs[-1].tried > 0
+
+
+def test_kernels_that_no_trial_runs_have_time_to_compile_before_the_end() -> None:
+    trials = Slow(0, apart=False)
+    search, climbs = climbs_of(trials)
+    clock = Clock(monotonic() + 60.0, 2, after=0)
+    batches = TrialBatches(search, climbs, clock, lambda _count: None)
+    model = search.make({})
+    assert batches._rest(model) == 0.0
+    count = len(model.kernels)
+    assert count > 2
+    trials.running = lambda _model: []  # type: ignore[method-assign]
+    assert batches._rest(model) == -(-count // 2) * trials.slowest
+    before = clock.left(0)
+    clock.rest = batches._rest(model)
+    assert clock.left(0) <= before - clock.rest
 
 
 def test_a_choice_that_has_no_time_is_not_lost() -> None:

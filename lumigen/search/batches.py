@@ -126,7 +126,15 @@ class TrialBatches:
             start = monotonic()
             out.append(TrialModel(step, choices, self.search.make(choices)))
             self.clock.made(monotonic() - start)
+            self.clock.rest = self._rest(out[-1].model)
         return out
+
+    def _rest(self, model: LoweredModel) -> float:
+        """Seconds that kernels may take to compile which no trial runs: before they are shipped they have to."""
+        trials, regions = self.search.trials, {c.region for c in self.climbs}
+        running = {k.name for k in trials.running(model)}
+        rest = sum(k.of in regions and k.name not in running for k in model.kernels)
+        return -(-rest // self.clock.threads) * trials.slowest
 
     def _measured(self, batch: Sequence[TrialModel], *, quick: bool) -> list[Found | None]:
         """What each trial takes; None of one that did not begin, as it might not have ended in time."""

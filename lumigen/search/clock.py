@@ -16,6 +16,7 @@ class Clock:
     trial: float = 0.0
     data: float = 0.0  # to make random data
     model: float = 0.0  # to put a model together
+    rest: float = 0.0  # to compile kernels of what was found that run at none of the dims
 
     def ran(self, seconds: float) -> None:
         """A trial was run."""
@@ -35,5 +36,5 @@ class Clock:
 
     def left(self, trials: int) -> float:
         """Seconds that are left for compiling before so many trials and those at the end."""
-        reserved = trials * self.model + (trials + self.after) * self.trial + self.data
+        reserved = trials * self.model + (trials + self.after) * self.trial + self.data + self.rest
         return max(0.0, self.end - monotonic() - reserved)

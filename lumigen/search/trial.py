@@ -57,6 +57,7 @@ class Trials:
         self.limit, self.end = FIRST, end  # seconds of a trial; when none may run any more
         self.first: list[Job] = []  # what later ones are compared with
         self.built: dict[Content, Ready | None] = {}
+        self.slowest = 0.0  # seconds of the kernel that took longest to compile
         self.folder = tempfile.TemporaryDirectory(prefix="lumigen-search-")
         place = Path(self.folder.name)
         try:
@@ -118,7 +119,9 @@ class Trials:
         """Have a kernel built, unless it was, in `each` seconds; False where it had no time for that before `end`."""
         left = min(each, min(end, self.end) - monotonic())
         if left > 0 and _key(kernel) not in self.built:
+            start = monotonic()
             ready = self.measuring.compiled(kernel, left)
+            self.slowest = max(self.slowest, monotonic() - start)
             if ready is not None or monotonic() < min(end, self.end):
                 self.built[_key(kernel)] = ready
         return _key(kernel) in self.built

@@ -44,6 +44,9 @@ from lumigen.target_row import Target
 
 UNBEATEN = "nothing was faster than the heuristic's choice"
 GONE = "no worker is left, so nothing was confirmed, and nothing is remembered as searched: search again"
+UNCONFIRMED = (
+    "the time was over before the whole model had run with what was faster: search for longer"
+)
 TOO_SHORT = "the time was over before the model had run: what was compiled is kept, so search again"
 SHARE = 0.005  # of a model's time: regions of less are left as they are
 CONFIRMED, ENOUGH = 5, 3  # runs of what was found and of the heuristic's in alternation; the fewest
@@ -190,8 +193,14 @@ def tune(
         for_pairs = _reserved(clock, trials.samples, terms.seconds)
         batches.run()
         trials.alone()
-        clock.after -= for_pairs
+        clock.after, clock.rest = clock.after - for_pairs, 0.0
         found = found_in(search, model, climbs, known.book, clock, terms.seed + 1)
+        if (
+            trials.is_over
+            and not found.found
+            and any(is_better(c.seconds, c.before) for c in climbs)
+        ):
+            notes.append(UNCONFIRMED)
     unreached = {key_of(c.region): model.names[c.region] for c in climbs if c.tried == 0}
     every = {k: _as_it_is(space, r, before[r]) for k, r in model.regions.items()}
     reached = {k: f for k, f in every.items() if k not in unreached} | dict(found.found)
