@@ -97,6 +97,11 @@ ALL: dict[str, Row] = {
         lambda a, b: (a @ b).relu(),
         {"a": lg.spec(ROWS, 64, dtype=lg.f16), "b": lg.spec(64, 48, dtype=lg.f16)},
     ),
+    "product of bytes": Row(
+        lambda a, b: a.to(lg.i32) @ b.to(lg.i32).mT,
+        {"a": lg.spec(ROWS, 64, dtype=lg.i8), "b": lg.spec(48, 64, dtype=lg.i8)},
+        ("cuda",),
+    ),
     "quants": Row(
         lambda x, q, s: x @ (q.reshape(24, 2, 16).to(lg.f32) * s.unsqueeze(-1)).reshape(24, 32).mT,
         {"x": lg.spec(ROWS, 32), "q": lg.spec(24, 32, dtype=lg.i8), "s": lg.spec(24, 2)},

@@ -13,7 +13,7 @@ from itertools import product
 from typing import TypeVar
 
 from lumigen.condition import Cmp
-from lumigen.dtype import f16, f32
+from lumigen.dtype import f16, f32, i8
 from lumigen.lower import few, roles
 from lumigen.lower.built import Built
 from lumigen.lower.plan_region import Candidate
@@ -99,9 +99,11 @@ def each_part(near: Mapping[str, Near]) -> Near:
 def tiles_of_pipeline(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Iterator[Schedule]:
     """Every tile of a product, whole and in parts, and those of small products."""
     scalar = bool(sizes.get("thread_rows", 0))
-    several = sum(isinstance(s, Product) for s in plan.root[-1].body) > 1
-    tiles = tiles_of_pair(machine) if several else tiles_of(f32 if scalar else f16, machine)
-    small = () if several or scalar else [t for _, t in machine.products.small]
+    products = [s for s in plan.root[-1].body if isinstance(s, Product)]
+    several, whole = len(products) > 1, any(p.value.dtype.is_int for p in products)
+    element = f32 if scalar else i8 if whole else f16
+    tiles = tiles_of_pair(machine) if several else tiles_of(element, machine)
+    small = () if several or scalar or whole else [t for _, t in machine.products.small]
     in_parts = () if several else ((t, 2 * machine.multiprocessors) for t in tiles)
     for t, parts_of in (*((t, 0) for t in (*tiles, *small)), *in_parts):
         if (other := sizes_of(t, parts_of)) != sizes:
