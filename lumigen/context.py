@@ -220,7 +220,9 @@ def sorted_out(compilers: tuple[Compiler, ...]) -> Compilers:
         if isinstance(c, type) or not (isinstance(c, Backend) or _takes_a_graph(c)):
             expected = f"{_name(c)}()" if callable(c) else "passes, tuples of passes, and a backend"
             raise _refused(
-                _name(c), "neither a pass, a function of one graph, nor a backend", expected
+                _name(c),
+                "a compiler: it is no pass, no function of one graph and no backend",
+                expected,
             )
         if backend is not None:
             kind = "a second backend" if isinstance(c, Backend) else "a pass"

@@ -167,9 +167,9 @@ def _near(whole: _Whole, region: Region, chosen: Choice | None) -> Iterator[str]
     others = near(chosen, region, whole.device, whole.target.architectures)
     built = [_built(whole, region, choice) for choice in others]
     reasons = Counter(b.reason for b in built if isinstance(b, Illegal))
-    refused = f", {reasons.total()} are refused:" if reasons else ""
+    refused = f", {reasons.total()} refused:" if reasons else ""
     legal = len(built) - reasons.total()
-    yield f"Choices that differ in one decision: {legal} are legal{refused}"
+    yield f"Choices that differ in one decision: {legal} legal{refused}"
     yield from (f"  {count} x {reason}" for reason, count in reasons.most_common())
     yield ""
 

@@ -83,7 +83,7 @@ def test_half_holds_inputs_and_outputs(dtype: lg.DType) -> None:
 
 
 def test_half_is_16_bits() -> None:
-    with pytest.raises(errors.BadArgument, match="f32, f16 or bf16"):
+    with pytest.raises(errors.BadArgument, match="lg.f32, lg.f16 or lg.bf16"):
         lg.HalfCompiler(lg.i32)
 
 
@@ -184,9 +184,9 @@ def test_a_rule_of_ones_own() -> None:
         ((lg.CPUCompiler(), lg.CUDACompiler()), "CUDACompiler cannot be a second backend"),
         ((lg.CPUCompiler(), unchanged), "unchanged cannot be a pass after CPUCompiler"),
         (((lg.CPUCompiler(),), lg.GenericCompiler()), "canonicalize cannot be a pass after"),
-        ((lg.CPUCompiler,), "neither a pass, .* nor a backend. Pass CPUCompiler()"),
-        ((lg.GenericCompiler,), "neither a pass, .* nor a backend. Pass GenericCompiler()"),
-        ((lambda: None,), "neither a pass"),
+        ((lg.CPUCompiler,), "is no pass, .* and no backend. Pass CPUCompiler()"),
+        ((lg.GenericCompiler,), "is no pass, .* and no backend. Pass GenericCompiler()"),
+        ((lambda: None,), "is no pass"),
         ((3,), "int cannot be neither|int cannot be"),
         (([unchanged],), "list cannot be"),
     ],

@@ -87,6 +87,7 @@ class CutGraph:
     order: list[Node] = field(init=False)
     number: dict[Node, int] = field(init=False)
     users: dict[Node, list[Node]] = field(init=False)
+    numbers: set[Node] = field(init=False)  # what is made of constants alone
     cut: set[Node] = field(default_factory=set[Node])
     wanted_by: dict[Node, Callable[..., object]] = field(
         default_factory=dict[Node, Callable[..., object]]
@@ -108,10 +109,12 @@ class CutGraph:
         self.sizes = Sizes(self.cut)
         self.order = toposort((*self.graph.inputs, *(e.node for e in self.graph.roots())))
         self.number = {n: i for i, n in enumerate(self.order)}
-        self.users = {n: [] for n in self.order}
+        self.users, self.numbers = {n: [] for n in self.order}, set[Node]()
         for n in self.order:
             for a in n.args:
                 self.users[a.node].append(n)
+            if n.op is Op.CONST or (n.args and all(a.node in self.numbers for a in n.args)):
+                self.numbers.add(n)
         for n in (n for n in self.order if n.op is Op.SCAN):
             loop = loop_of(n)
             if not is_map(loop):
@@ -461,7 +464,10 @@ class CutGraph:
         return [self.stored(Place(b), e) for b, e in zip(shown, edges, strict=True)]
 
     def lines(self, root: Node) -> tuple[SourceLocation, ...]:
-        found = {line: None for n in self.inside(root) for line in self.graph.lines.get(n, ())}
+        """Where what the root's region computes is written; a number that many lines share says nothing of this one."""
+        inside = self.inside(root)
+        own = [n for n in inside if n not in self.numbers] or inside
+        found = {line: None for n in own for line in self.graph.lines.get(n, ())}
         return tuple(sorted(found, key=lambda line: (line.file, line.line)))
 
 
