@@ -29,10 +29,8 @@ DTYPES = (f32, f16, bf16)  # in which a model of f32 can be held
 def check_dtype(dtype: DType) -> None:
     """Refuse a dtype in which a model of f32 cannot be stored."""
     if dtype not in DTYPES:
-        value = dtype if isinstance(dtype, DType) else repr(dtype)
-        raise BadArgument(
-            op="compile", name="dtype", value=value, expected="lg.f32, lg.f16 or lg.bf16"
-        )
+        expected = "lg.f32, lg.f16 or lg.bf16"
+        raise BadArgument(op="compile", name="dtype", value=repr(dtype), expected=expected)
 
 
 def weights_path(directory: Path, name: str) -> Path:

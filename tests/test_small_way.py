@@ -83,7 +83,7 @@ def test_half_holds_inputs_and_outputs(dtype: lg.DType) -> None:
 
 
 def test_half_is_16_bits() -> None:
-    with pytest.raises(errors.BadArgument, match="lg.f32, lg.f16 or lg.bf16"):
+    with pytest.raises(errors.BadArgument, match=r"lg\.f32, lg\.f16 or lg\.bf16"):
         lg.HalfCompiler(lg.i32)
 
 

@@ -305,7 +305,7 @@ class Together:
     def begin(self, _: Job) -> Timed:
         return Timed({}, (), (), 0.0)
 
-    def seen(self, chosen: Any, _: int, **_more: Any) -> Seen:
+    def seen(self, chosen: Any, *_: Any, **_more: Any) -> Seen:
         gains = {r: 0.5 / n if r in chosen else 0.0 for n, r in enumerate(self.regions, 1)}
         run = 2.0 if self.regions[self.slow] in chosen else 1.0
         return Seen({r: (1.0 - g,) for r, g in gains.items()}, (run,))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from time import monotonic
 
+MODELS = 3  # that are put together at the end: the heuristic's, what was found, and half of that
+
 
 @dataclass
 class Clock:
@@ -36,5 +38,6 @@ class Clock:
 
     def left(self, trials: int) -> float:
         """Seconds that are left for compiling before so many trials and those at the end."""
-        reserved = trials * self.model + (trials + self.after) * self.trial + self.data + self.rest
+        each = (trials + MODELS) * self.model + (trials + self.after) * self.trial
+        reserved = each + self.data + self.rest
         return max(0.0, self.end - monotonic() - reserved)

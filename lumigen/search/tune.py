@@ -418,11 +418,12 @@ def confirmed(search: Search, chosen: Choices, data: int, clock: Clock, device: 
 
     Where the whole is slower, the half that gains most is measured again by itself, while there is time.
     """
-    (job,) = search.trials.build([search.make({})])
+    plain = search.make({})
+    (job,) = search.trials.build([plain])
     if not chosen or job is None or search.trials.begin(replace(job, data=data)) is None:
         return NOTHING
     while chosen:
-        found, is_faster = _beside(search, chosen, data, clock, device)
+        found, is_faster = _beside(search, chosen, data, clock, device, plain)
         if is_faster:
             return Book({key_of(r): f for r, f in found.items()})
         if not clock.fits(2 * ENOUGH - clock.after):
@@ -433,14 +434,21 @@ def confirmed(search: Search, chosen: Choices, data: int, clock: Clock, device: 
 
 
 def _beside(
-    search: Search, chosen: Choices, data: int, clock: Clock, device: Device
+    search: Search,
+    chosen: Choices,
+    data: int,
+    clock: Clock,
+    device: Device,
+    plain: LoweredModel,
 ) -> tuple[dict[Region, Found], bool]:
     """The choices that are right and faster than the heuristic's, run in turns with it; whether the whole is too."""
-    pairs: list[tuple[Seen, Seen]] = []
+    pairs, model = list[tuple[Seen, Seen]](), search.make(chosen)
     while len(pairs) < CONFIRMED and (len(pairs) < ENOUGH or clock.fits(2 - clock.after)):
-        now, was = search.seen(chosen, data, whole=True), search.seen({}, data)
+        now = search.seen(chosen, data, model, whole=True)
+        was = search.seen({}, data, plain)
         lost = [r for r in chosen if r not in now.regions]
         chosen = {r: c for r, c in chosen.items() if r in now.regions}
+        model = search.make(chosen) if lost else model
         if not chosen or not was.regions:
             return {}, False
         pairs = (
