@@ -23,11 +23,14 @@ struct uint4 {
 struct float2 {
   float x, y;
 };
+struct int4 {
+  int x, y, z, w;
+};
+
 struct float4 {
   float x, y, z, w;
 };
 inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) { return {x, y, z, w}; }
-inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 
 struct Thread {
   int x;
@@ -41,6 +44,7 @@ struct bf16 {};
 struct f16 {};
 struct Once {};
 struct Thrice {};
+struct Whole {};
 
 inline int lane_index() { return threadIdx.x % 32; }
 inline uint32_t opaque(uint32_t x) { return x; }
