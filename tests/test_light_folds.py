@@ -8,17 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_programs import Array, Library, SmallProgram
+from small_programs import Array, Library, SmallProgram, passed
 
 import lumigen as lg
 from lumigen.dtype import DType, bf16, f64, i32, u8
 from lumigen.frontend import Traced
 from lumigen.frontend.spec import Spec, spec
+from lumigen.lower.assemble import assemble
 from lumigen.lower.devices import Device
 from lumigen.lower.plan_region import Candidate
 from lumigen.pipeline import lower_model
+from lumigen.plan import Illegal
 from lumigen.region import Region
 from lumigen.search.book import Book
+from lumigen.targets.cpu.device import CPU
 
 LONG = lg.Dim("long", 1, 400, typical=300)
 POINTS = tuple(
@@ -134,6 +137,19 @@ def test_a_schedule_says_how_many_vectors_are_taken_together(count: int) -> None
     assert "unrolled" in text or count == 1
     for p in programs:
         library.check(p)
+
+
+@pytest.mark.parametrize(
+    ("site", "size"), [("together", 3), ("together", 16), ("visits", -1), ("visits", 1 << 31)]
+)
+def test_a_size_that_no_schedule_has_is_refused(site: str, size: int) -> None:
+    graph = passed("norm", program("norm").graph)
+    (region,) = {k.of for k in assemble((("norm", graph),), CPU).kernels if k.of is not None}
+    found, _ = CPU.lower(region)
+    (sizes,) = found.schedules
+    built = CPU.build(found.plan.kernels[0], sizes.at(site, size))
+    assert isinstance(built, Illegal)
+    assert str(size) in built.reason
 
 
 @pytest.mark.slow

@@ -11,6 +11,8 @@ from lumigen.region import Buffer, Region
 from lumigen.schedule import Schedule
 from lumigen.tile import TileProgram
 
+LARGEST = 1 << 31  # what a size of a schedule may be: places of 64 bits hold its products
+
 Pack = tuple[Buffer, Buffer, Panels]  # (packed, the weight, how)
 
 
@@ -37,7 +39,7 @@ def check(
     if unknown or missing:
         raise NotRealised(f"{sizes.builder} has sites {sorted(sites)}, not {unknown or missing}")
     for site, size in sizes.tile:
-        if size < 0:
+        if not 0 <= size < LARGEST:
             raise NotRealised(f"{site} of {size}")
     for operand, where in sizes.place:
         if where not in known[operand]:
