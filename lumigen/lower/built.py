@@ -51,3 +51,11 @@ def check_steps(sizes: Schedule, *sites: str) -> None:
     for site in sites:
         if sizes[site] == 0:
             raise NotRealised(f"{site} of 0")
+
+
+def check_whole(sizes: Schedule, site: str, width: int) -> None:
+    """Raises NotRealised where a site, along which columns lie in panels of a width, ends inside of one."""
+    if sizes[site] % width:
+        raise NotRealised(
+            f"{site} of {sizes[site]}, which is not of whole panels of {width} columns"
+        )

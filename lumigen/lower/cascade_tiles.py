@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from lumigen.dtype import DType, f32
 from lumigen.index import Axis, Ix, ceildiv, extent_of, ix, minimum
 from lumigen.lower.bounds import chosen_in_tile, loop_bounds
-from lumigen.lower.built import Built, check, check_steps
+from lumigen.lower.built import Built, check, check_steps, check_whole
 from lumigen.lower.cascade import Cascade, Outer
-from lumigen.lower.contract import as_operand, flatten, in_tiles
+from lumigen.lower.contract import WIDTH, as_operand, flatten, in_tiles
 from lumigen.lower.contractions import multiplied_as
 from lumigen.lower.scope import Names, Scope, address
 from lumigen.lower.simt import dims_of
@@ -67,6 +67,7 @@ def cascade(plan: KernelPlan, sizes: Schedule, machine: Processor) -> Built:
     """The kernel of a plan of a fold around a product; NotRealised where it is of another form."""
     check(sizes, SITES)
     check_steps(sizes, *SITES)
+    check_whole(sizes, "columns", WIDTH)
     found = Cascade.of(plan, machine)
     if not found.columns or not found.outers:
         raise NotRealised(

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from lumigen.condition import Cmp
 from lumigen.dtype import f32
 from lumigen.index import Axis, Dim, Ix, Lookup, ceildiv, extent_of, ix, maximum, minimum, unravel
-from lumigen.lower.built import Built, check, check_steps
+from lumigen.lower.built import Built, check, check_steps, check_whole
 from lumigen.lower.contract import (
     WIDTH,
     Contraction,
@@ -213,6 +213,7 @@ def implicit(plan: KernelPlan, sizes: Schedule, machine: Processor) -> Built:
     """The kernel of a plan of one product and the store after it; NotRealised where its columns are no windows."""
     check(sizes, SITES, PLACES)
     check_steps(sizes, "rows", "chunk")
+    check_whole(sizes, "held", WIDTH)
     found, store = Contraction.of(plan)
     windows = _WindowColumns.of(found, machine.tiles.window_points)
     m, m_map = flatten(found.m_axes, "m")

@@ -13,7 +13,7 @@ from math import lcm
 
 from lumigen.dtype import DType, bf16, f32, i32
 from lumigen.index import Axis, Ix, ceildiv, ix, maximum, minimum
-from lumigen.lower.built import Built, check, check_steps
+from lumigen.lower.built import Built, check, check_steps, check_whole
 from lumigen.lower.contract import (
     PAIRED_ROWS,
     WIDTH,
@@ -61,6 +61,7 @@ def contract(plan: KernelPlan, sizes: Schedule, machine: Processor) -> Built:
     """The kernel of a plan of products and the store after them; NotRealised where it has other steps."""
     check(sizes, SITES, PLACES)
     check_steps(sizes, "rows", "columns", "chunk", "depth")
+    check_whole(sizes, "chunk", WIDTH)
     found, store = Products.of(plan)
     columns = _columns(found)
     program = _program(plan, store, found, columns, sizes, machine)
