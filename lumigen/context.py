@@ -270,8 +270,8 @@ def passed(step: Pass, before: Graph) -> Graph:
     """The graph that a pass makes, verified. A pass of the user's own that breaks it is BadPass, with its line."""
     after, where = cast("object", step(before)), _home(step)
     try:
-        what = "" if isinstance(after, Graph) else f"it gives {_held(after)}, no lg.ir.Graph"
-        if isinstance(after, Graph):
+        what = _malformed(after)
+        if not what and isinstance(after, Graph):
             what = _changed(before, verify(after, _name(step)))
     except VerifyFailed as e:
         if where is None:
@@ -281,6 +281,30 @@ def passed(step: Pass, before: Graph) -> Graph:
     if what:
         raise BadPass(where=where, name=_name(step), what=what) from None
     return cast("Graph", after)
+
+
+def _malformed(after: object) -> str:
+    """What of a graph is no part of one, as a clause: inputs are nodes, outputs names with edges."""
+    if not isinstance(after, Graph):
+        return f"it gives {_held(after)}, no lg.ir.Graph"
+    inputs, outputs = cast("tuple[object, object]", (after.inputs, after.outputs))
+    for what, found in (("inputs", inputs), ("outputs", outputs)):
+        if not isinstance(found, tuple):
+            return f"its {what} are {_held(found)}, no tuple"
+    for n in cast("tuple[object, ...]", inputs):
+        if not isinstance(n, Node):
+            return f"one of its inputs is {_held(n)}, no node"
+    for pair in cast("tuple[object, ...]", outputs):
+        held, items = (
+            _held(pair),
+            cast("tuple[object, ...]", pair if isinstance(pair, tuple) else ()),
+        )
+        if len(items) != 2 or not isinstance(items[0], str):
+            return f"one of its outputs is {held}, no name with an edge"
+        if not isinstance(items[1], Edge):
+            other = f"is {_held(items[1])}, no edge (lg.ir.edge makes one of a node)"
+            return f"its output {items[0]} {other}"
+    return ""
 
 
 def _held(value: object) -> str:
@@ -309,12 +333,15 @@ def _changed(before: Graph, after: Graph) -> str:
         name = graph.tensor_of(n).name
         if known.get(name) != n.shape:
             return f"its input {name} of shape ({_list(n.shape)}) is none of the graph before"
-    was, made = ({name: e.shape for name, e in g.outputs} for g in (before, after))
+    was, made = (dict(g.outputs) for g in (before, after))
     if was.keys() != made.keys():
         return f"its outputs are {_list(made)}, and were {_list(was)}"
-    for name, shape in made.items():
-        if shape != was[name]:
-            return f"its output {name} is of shape ({_list(shape)}), and was ({_list(was[name])})"
+    for name, e in made.items():
+        old = was[name]
+        if e.shape != old.shape:
+            return f"its output {name} is of shape ({_list(e.shape)}), and was ({_list(old.shape)})"
+        if e.dtype is not old.dtype and not (e.dtype.is_float and old.dtype.is_float):
+            return f"its output {name} is of {e.dtype}, and was of {old.dtype}"
     for n in (*after.weights(), *after.states()):
         return f"it reads the {n.op.value} {graph.tensor_of(n).name}, which nothing gives"
     return ""

@@ -134,7 +134,6 @@ def test_a_schedule_says_how_many_vectors_are_taken_together(count: int) -> None
     text = "".join(k.body for k in made.model.kernels)
     assert text.count(f"for_lanes_unrolled<{count}>") == (0 if count == 1 else 4)
     assert text.count(f"for_vectors<{count}>") == (0 if count == 1 else 2)
-    assert "unrolled" in text or count == 1
     for p in programs:
         library.check(p)
 

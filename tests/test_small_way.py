@@ -120,6 +120,21 @@ def weighted(graph: ir.Graph) -> ir.Graph:
     return replace(graph, outputs=((name, ir.edge(ir.binary(ir.Op.ADD, e, ir.edge(weight)))),))
 
 
+def compared(graph: ir.Graph) -> ir.Graph:
+    ((name, e),) = graph.outputs
+    return replace(graph, outputs=((name, ir.edge(ir.binary(ir.Op.LESS_THAN, e, e))),))
+
+
+def of_nodes(graph: ir.Graph) -> ir.Graph:
+    outputs: Any = tuple((name, e.node) for name, e in graph.outputs)
+    return replace(graph, outputs=outputs)
+
+
+def of_none(graph: ir.Graph) -> ir.Graph:
+    none: Any = None
+    return replace(graph, inputs=none)
+
+
 def another(graph: ir.Graph) -> ir.Graph:
     return replace(graph, inputs=(*graph.inputs, source(ir.Op.INPUT, "y", (), lg.f32)))
 
@@ -142,6 +157,9 @@ class Forgetful:
         (nothing, "nothing", nothing, "it gives None, no lg.ir.Graph"),
         (renamed, "renamed", renamed, "its outputs are new_out0, and were out0"),
         (shrunk, "shrunk", shrunk, "its output out0 is of shape (3), and was (3, 4)"),
+        (compared, "compared", compared, "its output out0 is of bool, and was of f32"),
+        (of_nodes, "of_nodes", of_nodes, "its output out0 is a Node, no edge (lg.ir.edge makes"),
+        (of_none, "of_none", of_none, "its inputs are None, no tuple"),
         (weighted, "weighted", weighted, "it reads the weight w, which nothing gives"),
         (another, "another", another, "its input y of shape () is none of the graph before"),
     ],

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from tiles import run_entry, traced
+from test_sliding import Function, lowered
+from tiles import run_entry
 
 import lumigen as lg
 from lumigen import fast_lane
 from lumigen import functional as F
 from lumigen.interp.graph import evaluate
-from lumigen.lower import GRAPH_PASSES
-from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.region import Choose, walk
-from lumigen.targets.cpu.device import CPU
 from lumigen.tile import Accumulate, For, When
-
-Function = Callable[..., Any]
 
 
 def channels_last(**more: Any) -> Function:
@@ -36,13 +31,6 @@ CASES: dict[str, tuple[Function, tuple[int, ...], tuple[int, ...]]] = {
     "dilated": (channels_last(padding=2, dilation=2), (1, 11, 12, 20), (20, 1, 3, 3)),
     "an image below its window": (channels_last(padding=3), (1, 4, 5, 17), (17, 1, 7, 7)),
 }
-
-
-def lowered(function: Function, *shapes: Any) -> tuple[Any, LoweredModel]:
-    graph = entry = traced(function, **dict(zip("xw", (lg.spec(*s) for s in shapes), strict=True)))
-    for step in GRAPH_PASSES:
-        entry = step(entry)
-    return graph, assemble((("entry", entry),), CPU)
 
 
 @pytest.mark.parametrize("is_dynamic", [False, True], ids=["fixed", "dynamic"])

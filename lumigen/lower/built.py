@@ -54,8 +54,6 @@ def check_steps(sizes: Schedule, *sites: str) -> None:
 
 
 def check_whole(sizes: Schedule, site: str, width: int) -> None:
-    """Raises NotRealised where a site, along which columns lie in panels of a width, ends inside of one."""
+    """Raises NotRealised where a site, along which an operand lies in panels of a width, ends inside of one."""
     if sizes[site] % width:
-        raise NotRealised(
-            f"{site} of {sizes[site]}, which is not of whole panels of {width} columns"
-        )
+        raise NotRealised(f"{site} of {sizes[site]}: a panel has {width}, and each is whole")
