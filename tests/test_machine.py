@@ -65,6 +65,7 @@ KEPT = {
     },
     "emit/entry.py": {"VALUES": "numbers in a line of text"},
     "emit/folds.py": {"TERMS": "time of compilation: more are one value"},
+    "lower/built.py": {"LARGEST": "digits of a place: products of two sizes have to be one"},
     "lower/several.py": {
         "EACH": "the choice that leaves it to each loop",
         "COUNTS": "vectors that the headers take together",
