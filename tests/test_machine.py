@@ -67,7 +67,6 @@ KEPT = {
     "emit/folds.py": {"TERMS": "time of compilation: more are one value"},
     "lower/built.py": {"LARGEST": "digits of a place: products of two sizes have to be one"},
     "lower/several.py": {
-        "EACH": "the choice that leaves it to each loop",
         "COUNTS": "vectors that the headers take together",
         "FEW": "registers that every instruction set has, with two accumulators each",
         "FOLDS": "the same",
