@@ -48,6 +48,7 @@ from lumigen.lower.schedule_plan import (
     schedule_of_windows,
     streams_past,
 )
+from lumigen.lower.sliding import rows_innermost
 from lumigen.lower.split import Split, is_little, split
 from lumigen.lower.split_fold import split_fold
 from lumigen.lower.split_scan import split_scan
@@ -76,6 +77,8 @@ def plan_loops(region: Region, machine: Machine, *, in_turns: bool = True) -> Re
         return replace(found, region=region)
     pieces = split(merged, machine)
     kernels = tuple(plan_sweeps(r, machine) for r in (*pieces.parts, pieces.rest))
+    if isinstance(machine, Processor):
+        kernels = tuple(map(rows_innermost, kernels))
     if pieces.parts and is_little(pieces, machine):
         *before, last, rest = kernels
         kernels = (*before, _joined(pieces, last, rest))

@@ -4,9 +4,9 @@ Before: vector loops whose fold reads one image at `row + window row, column + w
 condition fails.  After: a tile program that packs some rows of the image, with their edges, one tile at a time. A tile
 has constants where conditions fail, so that the fold asks none; it has the columns of a stride apart, so that vectors
 are read as they lie. Several rows of results are folded together: their accumulators do not wait for each other. The
-rows of a window are the innermost loop, whose neighbours show the same rows of the tile: one that is read once, into a
-register, is in a window of each of these results. Where the image is folded as it is, as in a pool, rows of windows are
-folded first, then columns of what that gives.
+plan has the rows of a window in its innermost loop (`rows_innermost`): neighbours show the same rows of the tile, and
+one that is read once, into a register, is in a window of each of these results. Where the image is folded as it is, as
+in a pool, rows of windows are folded first, then columns of what that gives.
 
 Sites: `visits` of terms in a work tile, `columns` and `rows` of results in a tile, of which rows `held` are folded
 together.
@@ -15,7 +15,7 @@ together.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from lumigen.condition import Cmp
@@ -180,6 +180,9 @@ class Sliding:
         places = (self.base, *(c.slack for c in self.where(ix(0), ix(0))))
         if any(i.axes - set(self.outer) for i in places):
             raise NotRealised("an image that varies with the windows")
+        order = tuple(a for a in self.fold.axes if a.extent != 1)
+        if self.is_alone and order != (self.rows.inside, self.columns.inside):
+            raise NotRealised("rows of windows that are folded as they are come before columns")
         if any(isinstance(a, Lookup) for i in places for a in i.atoms()):
             raise NotRealised("an integer that is read may be read where it is, and no earlier")
 
@@ -205,6 +208,22 @@ class Sliding:
     def overlaps(self) -> bool:
         """Whether windows share elements along both dimensions, so that to pack these pays."""
         return self.rows.overlaps and self.columns.overlaps
+
+
+def rows_innermost(plan: KernelPlan) -> KernelPlan:
+    """The same with the rows of its windows in the innermost loop, where a tile has each of them once; or as it is."""
+    try:
+        found = Sliding.of(plan)
+    except NotRealised:
+        return plan
+    if found.is_alone or not found.overlaps:
+        return plan
+    inside, (grid,) = found.rows.inside, plan.root
+    axes = (*(a for a in found.fold.axes if a != inside), inside)
+    (lanes,) = grid.body
+    assert isinstance(lanes, Loop)
+    turned = replace(lanes, body=(replace(found.fold, axes=axes), found.store))
+    return replace(plan, root=(replace(grid, body=(turned,)),))
 
 
 def schedule_of_sliding(plan: KernelPlan, sizes: Sizes) -> Schedule | None:
@@ -310,8 +329,7 @@ class _Results:
         p, r, j = Axis("p", ix(columns.step)), Axis("r", self.high), Axis("j", self.image.dims[2])
         row, wide = rows.step * ix(r) + rows.dilation * ix(rows.inside), whole(self.wide, WIDTH)
         if self.lines is None:
-            axes = (*(a for a in self.found.fold.axes if a != rows.inside), rows.inside)
-            both = self._reduced(self.image, (row, phase, ix(j) + number), axes)
+            both = self._reduced(self.image, (row, phase, ix(j) + number), self.found.fold.axes)
             return (self._rows(top, both, (self.sums, (ix(j),)), (r, j, wide), machine),)
         down = self._reduced(self.image, (row, ix(p), ix(j)), (rows.inside,))
         along = self._reduced(self.lines, (ix(r), phase, ix(j) + number), (columns.inside,))
