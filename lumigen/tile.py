@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from enum import Enum
 from typing import Union
 
+from lumigen.block_tile import BlockTile
 from lumigen.condition import Cmp
 from lumigen.dtype import DType, f32
 from lumigen.index import Axis, Dim, Ix
@@ -328,11 +328,13 @@ class Hold:
     """Registers for `parts` vectors of a row in each thread; loops in parts name the one of theirs `name`.
 
     `element`: what the registers hold, f32 or the floats of 16 bits that memory has, which are widened at each use.
+    `anew`: by each loop again, since there are no registers for the floats from one loop to the next.
     """
 
     name: Local
     parts: int
     element: DType = f32
+    anew: bool = False
 
 
 @dataclass(frozen=True)
@@ -738,36 +740,6 @@ LOOPS = (
     | ScanLanes
     | Transposed
 )  # with a `body`
-
-
-class TileKind(Enum):
-    """What multiplies the operands of a block, and how they come to it."""
-
-    PIPELINE = "pipeline"  # matrix instructions, from a ring of stages
-    BYTES = "bytes"  # the same of integers of 8 bits
-    PAIR = "pair"  # as `PIPELINE`, of two products that share their rows
-    FEW = "few"  # matrix instructions, of few rows with columns that threads make in registers
-    FMA = "fma"  # threads, from a ring of stages
-    ROLES = "roles"  # warpgroups, which other warps bring tiles
-    SPLIT = "split"  # the same, blocks of a cluster sharing a tile by its depth
-    CASCADE = "cascade"  # two products, the first one's result being an operand of the second
-    CASCADE_ROLES = "cascade_roles"  # the same, by warpgroups which other warps bring tiles
-
-
-@dataclass(frozen=True)
-class BlockTile:
-    """How a block of threads divides a product: named sizes, in the order in which a device takes them.
-
-    Of operands that a copy engine brings: their `element`, and of each whether its depth is contiguous.
-    """
-
-    kind: TileKind
-    sizes: tuple[tuple[str, int], ...]
-    element: DType | None = None
-    deep: tuple[bool, ...] = ()
-
-    def __getitem__(self, name: str) -> int:
-        return dict(self.sizes)[name]
 
 
 @dataclass(frozen=True)

@@ -231,3 +231,15 @@ def test_loops_around_rows_hold_what_they_read_under_names_of_their_own() -> Non
     held = [s.name for s in statistics.statements() if isinstance(s, Hold)]
     assert len(held) == len(set(held)) == 2
     verify(statistics, "assemble")
+
+
+@pytest.mark.parametrize(("columns", "loops_of_floats"), [(4096, 0), (32768, 2)])
+def test_floats_without_registers_are_widened_anew(columns: int, loops_of_floats: int) -> None:
+    graph = traced(lambda x: x.softmax(-1), x=lg.spec(64, columns, dtype=lg.bf16))
+    for step in GRAPH_PASSES:
+        graph = step(graph)
+    (kernel,) = assemble((("entry", graph),), CUDA).kernels
+    (held, *_) = [s for s in kernel.program.statements() if isinstance(s, Hold)]
+    assert held.anew == bool(loops_of_floats)
+    body = device_kernel_body(kernel.name, kernel.program, kernel.parameters, "model.py:1").body
+    assert body.count(f"widen_anew({held.name.name}_parts);") == loops_of_floats

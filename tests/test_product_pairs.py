@@ -15,12 +15,12 @@ from device_cases import Case, compiled_kernels, every_variant_agrees, lowered
 
 import lumigen as lg
 from lumigen import functional as F
+from lumigen.block_tile import TileKind
 from lumigen.lower.assemble import LoweredKernel, LoweredModel
 from lumigen.printer.tile import show as show_tile
 from lumigen.target import TARGETS
 from lumigen.targets.cuda.device import device_of
 from lumigen.targets.cuda.machines import SM_80, SM_90A
-from lumigen.tile import TileKind
 from lumigen.verify.tile import verify
 
 FEW = lg.Dim("few", 1, 64, typical=4)

@@ -93,7 +93,8 @@ class Statements:
         self.place = place
         self.packets = packets
         self.finished = {s.source for s in program.statements() if isinstance(s, Finish)}
-        self.held = {s.name.name: s.element for s in program.statements() if isinstance(s, Hold)}
+        self.held = {s.name.name: s for s in program.statements() if isinstance(s, Hold)}
+        self.widened: set[str] = set()  # those that a loop before has widened
         dealt = [s for s in program.statements() if isinstance(s, Accumulator) and s.dealt]
         self.totals = {s.name for s in dealt if s.lanes is None}  # of the threads of a team
         self.of_teams = {s.name for s in dealt if s.lanes is not None}
@@ -168,6 +169,7 @@ class Statements:
             case Accumulator():
                 return r.lines(self._accumulator(s, r))
             case Hold():
+                self.widened.discard(s.name.name)
                 vector = f"PackedVec<{WIDENED[s.element]}>" if s.element in WIDENED else "Vec"
                 return r.lines(f"{vector} {s.name.name}_parts[{s.parts}];")
             case Keep():
@@ -391,15 +393,15 @@ class Statements:
             return r.lines(head, inner.indented(), "});")
         body = joined([self._held_names(inner), inner])
         head = f"for_parts<{s.parts}>({over}, [&](int part, {self.place} {axis}, auto lanes) {{"
-        return r.lines(head, body.indented(), "});")
+        return r.lines(*self._anew(inner), head, body.indented(), "});")
 
     def _held_names(self, inner: Lines) -> Lines:
         """The vectors of this part that are held and named in these lines."""
         held = (
             f"const Vec {n} = widened({n}_parts[part]);"
-            if element in WIDENED
+            if hold.element in WIDENED
             else f"Vec& {n} = {n}_parts[part];"
-            for n, element in self.held.items()
+            for n, hold in self.held.items()
             if n in inner.names
         )
         return Lines(tuple(held))
@@ -418,7 +420,13 @@ class Statements:
         head = (
             f"for_points<{s.parts}>({over}, [&]([[maybe_unused]] int part, {self.place} {axis}) {{"
         )
-        return r.lines(head, body.indented(), "});")
+        return r.lines(*self._anew(inner), head, body.indented(), "});")
+
+    def _anew(self, inner: Lines) -> list[str]:
+        """What these lines widen though lines before have widened it."""
+        names = [n for n, hold in self.held.items() if hold.anew and n in inner.names]
+        before, self.widened = self.widened, self.widened | set(names)
+        return [f"widen_anew({n}_parts);" for n in names if n in before]
 
     def _scan(self, s: ScanLanes, r: Renderer) -> Lines:
         """By a function of two values: vectors, or numbers where threads exchange these."""
@@ -433,7 +441,7 @@ class Statements:
         return r.lines(head, body.indented(), "});")
 
     def _keep(self, s: Keep, r: Renderer) -> str:
-        widened = WIDENED.get(self.held[s.name.name])
+        widened = WIDENED.get(self.held[s.name.name].element)
         if widened is None:
             return f"{r.use(s.name.name)} = {r.vector(s.value).code};"
         assert isinstance(s.value, Read)

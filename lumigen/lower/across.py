@@ -22,7 +22,7 @@ from lumigen.lower.hold import hold_points
 from lumigen.lower.runs import visited
 from lumigen.lower.scope import Names, Scope, kernel_reductions
 from lumigen.lower.simt import Loops, check_lanes, check_threads, dims_of, fill, inside
-from lumigen.lower.sweeps import axes_after, lane_axis, lane_kind
+from lumigen.lower.sweeps import axes_after, lane_axis, lane_kind, sweeps_in_order
 from lumigen.lower.widths import moved_of, width_of
 from lumigen.machine import Machine, Teams
 from lumigen.plan import KernelPlan, NotRealised
@@ -108,8 +108,8 @@ def across_of(region: Region, machine: Machine) -> Across:
     """How teams share out folds along an axis past the lanes: as many threads along these as there may be.
 
     First those that leave each multiprocessor two blocks and threads the registers to hold their points, with room to
-    spare, then those that leave less; of what cannot be held those that leave each multiprocessor a block. In the end
-    as few as there may be.
+    spare, then those that leave less; of what cannot be held those that leave each multiprocessor four blocks, which
+    ask for more of it at a time, or else one. In the end as few as there may be.
     """
     teams, store = machine.teams, region.stores[-1]
     lane = lane_axis(store, machine.vectors)
@@ -127,7 +127,7 @@ def across_of(region: Region, machine: Machine) -> Across:
     vectors = -(-lane.extent.estimate() // width)
     every = [1 << n for n in reversed(range(teams.warp.bit_length()))]
     widths = [t for t in every if t * moved >= teams.stretch and teams.threads // t <= points]
-    is_once = len(found) == 1 and not after
+    is_once = len(sweeps_in_order(found)) == 1 and not after
     for least, most, line in _tiers(machine.scans.workers, teams):
         for t in (t for t in widths if t * moved >= line):
             blocks, held = rows * -(-vectors // t), -(-points * t // teams.threads) * moved // 4
@@ -141,6 +141,7 @@ def _tiers(workers: int, teams: Teams) -> tuple[tuple[int, int | None, int], ...
     """(blocks at least, registers that hold points at most, bytes of a line at least), the best first."""
     held, line = teams.held, teams.stretch
     return (
+        (4 * workers, 0, 2 * line),
         (2 * workers, held // 2, 2 * line),
         (workers, held, 2 * line),
         (workers, held, line),

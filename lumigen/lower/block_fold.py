@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import product
 
+from lumigen.block_tile import BlockTile, TileKind
 from lumigen.condition import Cmp
 from lumigen.dtype import DType, f32
 from lumigen.index import Axis, extent_of, floordiv, ix
@@ -57,7 +58,7 @@ from lumigen.region import (
     walk,
 )
 from lumigen.schedule import Schedule, schedule
-from lumigen.tile import BlockTile, Contract, For, TileKind, TileProgram
+from lumigen.tile import Contract, For, TileProgram
 
 SITES = ("rows", "step", "depth", "stages", "warps")
 

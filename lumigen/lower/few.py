@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from lumigen.block_tile import BlockTile, TileKind
 from lumigen.dtype import f32
 from lumigen.index import Axis, Ix, ceildiv, extent_of, ix
 from lumigen.lower.beside import have_rows_in_common
@@ -28,7 +29,7 @@ from lumigen.machine import FewTile, Gpu
 from lumigen.plan import KernelPlan, NotRealised
 from lumigen.region import Buffer, Expr, Region, Role, Store, substitute
 from lumigen.schedule import Schedule, schedule
-from lumigen.tile import BlockTile, Contract, TileKind, TileProgram
+from lumigen.tile import Contract, TileProgram
 
 PRODUCTS = 2  # that a tile of the device's headers has at most
 SIZES = ("rows", "columns", "depth", "ahead", "warps", "blocks")  # of the headers' tile

@@ -2,11 +2,11 @@
 
 Before: a program of teams in which loops over the same lanes follow one another, each with its own axis.  After: they
 run over one axis, in as many parts as a thread has vectors of the row. The same of loops over points that the teams of
-a block share out inside a loop over lanes. What they read is loaded ahead of the first,
-all at once, since no load depends on what the loops compute; it stays as memory has it, in half the registers where
-that is 16 bits. What two of them compute is kept by the first, unless what it is made of takes fewer registers. What
-one of them computes and a later one would store is stored at once. Rows of unknown length, and rows that need more
-registers than a thread has to spare, are read again: they are in the caches.
+a block share out inside a loop over lanes. What they read is loaded ahead of the first, all at once, since no load
+depends on what the loops compute; it stays as memory has it, in half the registers where that is 16 bits, and each loop
+widens it anew where the floats have no registers beside it. What two of them compute is kept by the first, unless what
+it is made of takes fewer registers. What one of them computes and a later one would store is stored at once. Rows of
+unknown length, and rows that need more registers than a thread has to spare, are read again: they are in the caches.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from lumigen.lower.scope import FLOATS, address, is_per_lane
 from lumigen.machine import Teams
 from lumigen.ops import Op
 from lumigen.region import (
+    Buffer,
     Expr,
     Local,
     Prim,
@@ -164,7 +165,8 @@ def _held(
     axis = loops[0].axis
     of = Over(axis, lanes or axis, at_once)
     others = frozenset(s.axis for s in loops) - {axis}
-    body = _stored_at_once([over_axis(s, others, axis) for s in rows.body], of)
+    body = _read_alike([over_axis(s, others, axis) for s in rows.body], of)
+    body = _stored_at_once(body, of)
     parts = -(-extent // at_once)
     loops = [s for s in body if is_row_over(s, of)]
     size = parts * program.width
@@ -181,7 +183,11 @@ def _held(
         names[e] = name
     kept = HeldLoops(of, names, set(reads))
     loads = tuple(Keep(names[e], e, of.lanes) for e in reads)
-    out: list[Stmt] = [Hold(n, parts, _element(e, of)) for e, n in names.items()]
+    packed = [e for e in held if _element(e, of) is not f32]
+    anew = size * len(packed) + sum(taken[e] for e in packed) > teams.held
+    out: list[Stmt] = [
+        Hold(n, parts, _element(e, of), anew and e in packed) for e, n in names.items()
+    ]
     for s in body:
         if not is_row_over(s, of):
             out.append(s)
@@ -209,6 +215,22 @@ def _fitting(registers: dict[Expr, int], most: int) -> dict[Expr, int]:
         if sum(out.values()) + count <= most:
             out[e] = count
     return out
+
+
+def _read_alike(body: list[Stmt], of: Over) -> list[Stmt]:
+    """The statements with what loops read at one place written in one way: axes may be others, or joined."""
+    first: dict[tuple[Buffer, Ix], Expr] = {}
+    to: dict[Expr, Expr] = {}
+    loops = [s for s in body if is_row_over(s, of)]
+    for e in dict.fromkeys(e for s in loops for r in roots(s) for e in parts_of(r, of)):
+        if isinstance(e, Read):
+            to[e] = first.setdefault((e.source, address(e.source, e.at)), e)
+
+    def read(x: Stmt) -> Stmt:
+        assert isinstance(x, Let | Accumulate | StoreTile)
+        return replace(x, value=map_expr(x.value, to))
+
+    return [replace(s, body=tuple(map(read, s.body))) if is_row_over(s, of) else s for s in body]
 
 
 def _stored_at_once(body: list[Stmt], of: Over) -> list[Stmt]:

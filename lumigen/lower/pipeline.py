@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
+from lumigen.block_tile import BlockTile, TileKind
 from lumigen.dtype import DType, bf16, f16, f32, i8, i32, u8
 from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, maximum, minimum
 from lumigen.lower.built import Built, check, check_steps
@@ -60,16 +61,7 @@ from lumigen.region import (
     walk,
 )
 from lumigen.schedule import Schedule
-from lumigen.tile import (
-    BlockTile,
-    Contract,
-    ForTile,
-    Operand,
-    StoreTile,
-    TileKind,
-    TileProgram,
-    WhenSummed,
-)
+from lumigen.tile import Contract, ForTile, Operand, StoreTile, TileProgram, WhenSummed
 
 MATRIX_SITES = ("rows", "columns", "depth", "stages", "warp_rows", "warp_columns")
 SCALAR_SITES = ("rows", "columns", "depth", "thread_rows", "thread_columns", "stages")

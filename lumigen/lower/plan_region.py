@@ -72,7 +72,7 @@ def plan_loops(region: Region, machine: Machine, *, in_turns: bool = True) -> Re
         rows, rest = (plan_loops(r, machine, in_turns=in_turns) for r in apart)
         temps = (*rows.temps, *(s.dst for s in apart[0].stores), *rest.temps)
         return RegionPlan(region, (*rows.kernels, *rest.kernels), temps)
-    merged = split_reductions(merge_kept(merge_reduced(region)), machine.vectors)
+    merged = split_reductions(merge_kept(merge_reduced(region), machine.teams), machine.vectors)
     if in_turns and (found := plan_online(merged, machine)) is not None:
         return replace(found, region=region)
     pieces = split(merged, machine)

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from lumigen.block_tile import BlockTile, TileKind
 from lumigen.condition import Cmp
 from lumigen.dtype import bf16, f32
 from lumigen.index import Axis, Ix, ceildiv, extent_of, ix
@@ -36,7 +37,7 @@ from lumigen.machine import ClusterTile, Copies, StreamingGpu
 from lumigen.plan import KernelPlan, NotRealised
 from lumigen.region import Buffer, Expr, Region, Role, Store
 from lumigen.schedule import Schedule, schedule
-from lumigen.tile import BlockTile, Contract, TileKind, TileProgram
+from lumigen.tile import Contract, TileProgram
 
 SITES = ("rows", "columns", "stages", "cluster", "split", "blocks", "turned")
 Operand = Mapped | Pixels | Tapped

@@ -21,7 +21,7 @@ from lumigen.lower.across import across_of
 from lumigen.lower.runs import terms_of, visited
 from lumigen.lower.scope import address, kernel_reductions
 from lumigen.lower.spread import Spread, about, about_own_mean, find_spread
-from lumigen.lower.sweeps import axes_after, lane_axis
+from lumigen.lower.sweeps import axes_after, lane_axis, merge_axes
 from lumigen.lower.widths import width_of
 from lumigen.machine import Division, Grain, Machine, Streams
 from lumigen.names import fresh
@@ -34,6 +34,7 @@ from lumigen.region import (
     Region,
     Role,
     Store,
+    children,
     free_axes,
     map_expr,
     read,
@@ -88,7 +89,35 @@ def split(region: Region, machine: Machine) -> Split:
         pieces.store_if_repeated((s.total, s.squares), pieces.now(pieces.last.value), points)
     for r in reductions:
         pieces.store_if_repeated((r,), pieces.now(pieces.last.value), points)
+    if pieces.parts and _leaves_a_flat_map(pieces, reductions):
+        pieces.store(_of_rows(pieces.last.value, pieces.lane))
     return pieces.split()
+
+
+def _leaves_a_flat_map(pieces: _Pieces, reductions: Sequence[Reduce]) -> bool:
+    """Whether threads run through several rows of the last store at once, but for reductions that each row merges."""
+    teams, stores = pieces.machine.teams, pieces.split().rest.stores
+    left = all(isinstance(pieces.now(r), Reduce) for r in reductions)
+    is_row = pieces.lane is not None and not any(pieces.lane in free_axes(r) for r in reductions)
+    if teams is None or not left or not is_row:
+        return False
+    stored = _Pieces(Region(stores), pieces.machine)
+    stored.store(_of_rows(stored.last.value, stored.lane))
+    flat = merge_axes(stored.split().rest.stores, teams)
+    return flat[-1].axes[-1].extent != merge_axes(stores, teams)[-1].axes[-1].extent
+
+
+def _of_rows(value: Expr, lane: Axis | None) -> list[Expr]:
+    """What is made of reductions and is the same at all points along the lanes, each as far as it goes."""
+    out: dict[Expr, None] = {}
+    left = [value]
+    while left:
+        e = left.pop()
+        if lane in free_axes(e) or not e.dtype.is_float:
+            left.extend(children(e))
+        elif any(isinstance(x, Reduce) for x in walk([e])):
+            out[e] = None
+    return list(out)
 
 
 def _stores_rows(pieces: _Pieces, reductions: Sequence[Reduce]) -> bool:
@@ -246,8 +275,8 @@ class _Pieces:
                 return
         self.store(each)
 
-    def store(self, each: Sequence[Reduce]) -> None:
-        """Store what reductions come to, in one region."""
+    def store(self, each: Sequence[Expr]) -> None:
+        """Store what reductions come to, or what is made of them, in one region."""
         stores = dict[Expr, Store]()
         for r in each:
             whole = self.now(r)

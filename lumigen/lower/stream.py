@@ -32,6 +32,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
 
+from lumigen.block_tile import BlockTile, TileKind
 from lumigen.condition import Cmp
 from lumigen.dtype import DType, f32
 from lumigen.index import Axis, Ix, ceildiv, extent_of, floordiv, ix, minimum
@@ -68,7 +69,6 @@ from lumigen.region import (
 )
 from lumigen.schedule import Schedule
 from lumigen.tile import (
-    BlockTile,
     Fill,
     FoldRows,
     ForRows,
@@ -81,7 +81,6 @@ from lumigen.tile import (
     StoreTile,
     Stream,
     Streamed,
-    TileKind,
     TileProgram,
     When,
     reads_memory,

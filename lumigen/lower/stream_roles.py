@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import chain
 
+from lumigen.block_tile import BlockTile, TileKind
 from lumigen.condition import Cmp
 from lumigen.index import Axis, extent_of
 from lumigen.lower.built import Built, check
@@ -27,7 +28,7 @@ from lumigen.machine import Copies, FlowTile, StreamingGpu
 from lumigen.plan import KernelPlan, NotRealised
 from lumigen.region import Buffer, Expr
 from lumigen.schedule import Schedule, schedule
-from lumigen.tile import BlockTile, MapTile, Streamed, TileKind, TileProgram, reads_memory
+from lumigen.tile import MapTile, Streamed, TileProgram, reads_memory
 
 TILE = FlowTile._fields
 SITES = (*TILE, "raster")

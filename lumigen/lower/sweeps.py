@@ -8,7 +8,7 @@ loops over the elements that change.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lumigen.condition import Cmp
@@ -42,11 +42,12 @@ from lumigen.region import (
 
 def plan_sweeps(region: Region, machine: Machine) -> KernelPlan:
     """The plan of a region; where a machine has teams, the threads of a block share rows."""
-    merged, vectors = rows_together(merge_axes(region.stores), machine.teams), machine.vectors
+    teams, vectors = machine.teams, machine.vectors
+    merged = rows_together(merge_axes(region.stores, teams), teams)
     stores, where = _changed(merged, vectors)
     store, lane = stores[-1], lane_axis(stores[-1], vectors)
-    kind = lane_kind(stores, lane, vectors, team=machine.teams is not None)
-    at = Around(vectors, machine.teams)
+    kind = lane_kind(stores, lane, vectors, team=teams is not None)
+    at = Around(vectors, teams)
     reductions = [
         r
         for r in kernel_reductions(s.value for s in reversed(stores))
@@ -272,10 +273,11 @@ def _stand_together(one: Reduce, other: Reduce) -> bool:
     return same and one.dtype is other.dtype and constant
 
 
-def merge_axes(stores: tuple[Store, ...]) -> tuple[Store, ...]:
+def merge_axes(stores: tuple[Store, ...], teams: Teams | None = None) -> tuple[Store, ...]:
     """Join neighbouring axes of maps wherever all their addresses stay affine: fewer, longer loops.
 
-    Each reduction varies with both of them or with none, so that none runs more often.
+    Each reduction varies with both of them or with none, so that none runs more often. Threads that share short rows
+    run through several of them at once, and find what each row has by a quotient.
     """
     reductions = kernel_reductions(s.value for s in stores)
     position = len(stores[-1].axes) - 2
@@ -296,11 +298,43 @@ def merge_axes(stores: tuple[Store, ...]) -> tuple[Store, ...]:
             )
             addresses = [address(s.dst, s.at) for s in moved]
             addresses += [a for s in moved for a in _addresses(s.value)]
-            if all(a.coefficient(joined) is not None for a in addresses):
+            whole = all(a.coefficient(joined) is not None for a in addresses)
+            if whole or (teams is not None and _is_flat(stores, left, right, joined, split, teams)):
                 stores = moved
                 reductions = kernel_reductions(s.value for s in stores)
         position -= 1
     return stores
+
+
+def _is_flat(
+    stores: tuple[Store, ...],
+    left: Axis,
+    right: Axis,
+    joined: Axis,
+    split: Mapping[Axis, Ix],
+    teams: Teams,
+) -> bool:
+    """Whether threads had better run through the last two axes at once: through whole vectors, or with none idle.
+
+    What is read once for all points of the last one is found by a quotient then. That pays where these are no whole
+    vectors, and few; and behind folds, where they leave most threads of a block idle.
+    """
+    if stores[-1].axes[-1] != right or not right.extent.is_const:
+        return False
+    places = [address(s.dst, s.at) for s in stores]
+    places += [a for s in stores for a in _addresses(s.value)]
+    along = [a for a in places if right in a.axes]
+    if any(a.substitute(split).coefficient(joined) != ix(1) for a in along):
+        return False
+    found = kernel_reductions(s.value for s in stores)
+    if any(left in free_axes(r) for r in found):
+        return False
+    sizes = [s.dst.dtype.itemsize for s in stores]
+    sizes += [e.source.dtype.itemsize for e in walk(s.value for s in stores) if isinstance(e, Read)]
+    row, vector = right.extent.const * min(sizes), teams.lane_bytes
+    if found:
+        return row < vector * teams.threads
+    return row % vector != 0 and 2 * row < vector * teams.warp
 
 
 def _vary_alike(r: Reduce, left: Axis, right: Axis) -> bool:
@@ -310,9 +344,9 @@ def _vary_alike(r: Reduce, left: Axis, right: Axis) -> bool:
     return (left in varying) == (right in varying) and not asked & {left, right}
 
 
-def merge_kept(region: Region) -> Region:
+def merge_kept(region: Region, teams: Teams | None) -> Region:
     """The region over axes of its stores that are joined so."""
-    return replace(region, stores=merge_axes(region.stores))
+    return replace(region, stores=merge_axes(region.stores, teams))
 
 
 def merge_reduced(region: Region) -> Region:

@@ -176,7 +176,7 @@ def _statement(s: Stmt) -> str:
             return f"for {s.axis} in {s.lo} .. {s.hi}{how}{parts}{together}{' dealt' * s.dealt}"
         case Hold():
             element = "" if s.element is f32 else f" of {s.element}"
-            return f"hold {s.name.name} in {s.parts} parts{element}"
+            return f"hold {s.name.name} in {s.parts} parts{element}{', widened anew' * s.anew}"
         case Keep():
             return f"keep {s.name.name}{_lanes(s.lanes)} = {show_expr(s.value)}"
         case StoreTile():

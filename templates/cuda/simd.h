@@ -492,6 +492,18 @@ LUMIGEN_INLINE Vec widened(PackedVec<Type> a) {
   return out;
 }
 
+// Says that the parts may have changed, so that what they were widened to is not kept in registers: the compiler
+// takes no note of an empty statement when it assigns these, but it cannot know that the clock's first bit is 0.
+template <class Type, int kParts>
+LUMIGEN_INLINE void widen_anew(PackedVec<Type> (&parts)[kParts]) {
+  const uint32_t zero = static_cast<uint64_t>(clock64()) >> 63;
+#pragma unroll
+  for (int part = 0; part < kParts; ++part) {
+#pragma unroll
+    for (int i = 0; i < kLanes / 2; ++i) parts[part].pairs.at[i] ^= zero;
+  }
+}
+
 // The named lanes of p, each widened from the type that memory holds.
 template <class Type, class T>
 LUMIGEN_INLINE Vec load_as(const T* p, FirstLanes l) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from lumigen.block_tile import TileKind
 from lumigen.dtype import f32
 from lumigen.emit.expression import Renderer, literal
 from lumigen.emit.lines import Lines, joined, used
@@ -45,7 +46,6 @@ from lumigen.tile import (
     Stmt,
     StoreTile,
     Stream,
-    TileKind,
     TileProgram,
     Transposed,
     WhenSummed,

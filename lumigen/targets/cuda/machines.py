@@ -44,6 +44,7 @@ PRODUCTS = ProductTiles(
         ProductTile(128, 128, 32, 4, 2, 97, warps=(2, 2)),
         ProductTile(64, 128, 64, 4, 2, 89, warps=(2, 2)),
         ProductTile(64, 64, 64, 4, 3, 72, warps=(2, 2)),
+        ProductTile(256, 64, 32, 4, 2, 72, warps=(8, 1)),
         ProductTile(256, 32, 32, 4, 2, 46, warps=(8, 1)),
         ProductTile(128, 16, 64, 4, 3, 25, warps=(4, 1)),
         ProductTile(32, 64, 64, 4, 4, 52, warps=(1, 4)),

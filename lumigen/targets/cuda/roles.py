@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from lumigen.block_tile import TileKind
 from lumigen.emit.expression import Renderer
 from lumigen.emit.lines import Lines, joined, used
 from lumigen.emit.statements import Statements
@@ -15,17 +16,7 @@ from lumigen.index import ix
 from lumigen.region import holds
 from lumigen.targets.cuda.block import count, declarations, statements_of
 from lumigen.targets.cuda.machines import SM_90A
-from lumigen.tile import (
-    Bind,
-    Contract,
-    ForTile,
-    Stmt,
-    Stream,
-    TensorMap,
-    TileKind,
-    TileProgram,
-    When,
-)
+from lumigen.tile import Bind, Contract, ForTile, Stmt, Stream, TensorMap, TileProgram, When
 
 
 def role_lines(program: TileProgram, dims: Mapping[str, str]) -> Lines:

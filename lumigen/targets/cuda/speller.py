@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from lumigen.block_tile import BlockTile, TileKind
 from lumigen.emit.columns import folded
 from lumigen.emit.cxx import string
 from lumigen.emit.environment import render
@@ -20,7 +21,7 @@ from lumigen.targets.cuda.block import declarations, statements_of
 from lumigen.targets.cuda.machines import SM_80
 from lumigen.targets.cuda.operands import BLOCK_TYPES
 from lumigen.targets.cuda.roles import box_lines, is_split, role_lines
-from lumigen.tile import BlockTile, Contract, Stream, TileKind, TileProgram
+from lumigen.tile import Contract, Stream, TileProgram
 
 THREADS = SM_80.teams.threads  # as the headers have it
 HEADERS = {

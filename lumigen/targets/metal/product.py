@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lumigen.block_tile import TileKind
 from lumigen.dtype import DType
 from lumigen.emit.expression import Renderer
 from lumigen.emit.lines import Lines, joined
 from lumigen.index import Axis, Ix, ix
 from lumigen.region import Buffer
-from lumigen.tile import Contract, Operand, Stream, TileKind, TileProgram
+from lumigen.tile import Contract, Operand, Stream, TileProgram
 
 TYPES = {"f32": "float", "f16": "half", "bf16": "bfloat"}
 ALIGNED = 16  # bytes, of threadgroup memory
