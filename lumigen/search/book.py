@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
+from math import inf
 from typing import Any
 
 from lumigen.algebra.numerics import Numerics
@@ -21,6 +22,7 @@ from lumigen.lower.plan_region import Candidate
 from lumigen.printer.plan import show as show_plan
 from lumigen.printer.region import show
 from lumigen.region import Region
+from lumigen.resources import lumigen_version
 from lumigen.schedule import Schedule
 from lumigen.search.choice import Choice, candidate_of, dims_of
 from lumigen.search.story import Story
@@ -162,14 +164,36 @@ def book_of(text: str, where: str) -> Book:
     """The book that a text says; BadArgument, naming `where`, if it says none."""
     try:
         whole: Any = json.loads(text)
-        regions = {FORMAT: whole["regions"]}[whole["format"]]
-        found = {str(key): found_of(o) for key, o in regions.items()}
+        _check_format(whole["format"], where)
+        found = {str(key): found_of(o) for key, o in whole["regions"].items()}
+        _check_times(found, where)
         algebra = str(whole.get("algebra", ""))
         flipped = {k: tuple(map(str, whole[k])) for k in KINDS if whole.get(k)}
         return Book(found, algebra=algebra and Numerics(algebra).value, flipped=flipped)
     except NO_CHOICE as why:
         expected = "a file that a search has written, as schedules.json of a project"
         raise BadArgument(op="compile", name="schedules", value=where, expected=expected) from why
+
+
+def _check_format(number: object, where: str) -> None:
+    """BadArgument of a file that another version of lumigen has written."""
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise TypeError(number)
+    if number != FORMAT:
+        value = f"{where}, whose format is {number}"
+        reads = f"one of format {FORMAT}, which lumigen {lumigen_version()} reads"
+        expected = f"{reads}: search again with it, or compile with the lumigen that wrote the file"
+        raise BadArgument(op="compile", name="schedules", value=value, expected=expected)
+
+
+def _check_times(found: Mapping[str, Found], where: str) -> None:
+    """BadArgument where a run takes no time, less than none, or no number of seconds."""
+    for key, f in found.items():
+        for name, seconds in (("seconds", f.seconds), ("before", f.before)):
+            if not 0 < seconds < inf:
+                value = f"{where}, in which {name} of region {key} is {seconds:g}"
+                expected = "a file in which each run takes more than 0 seconds, or delete that region from it"
+                raise BadArgument(op="compile", name="schedules", value=value, expected=expected)
 
 
 def object_of(found: Found) -> dict[str, Any]:
