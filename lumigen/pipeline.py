@@ -26,7 +26,9 @@ from lumigen.lower.retype import retype
 from lumigen.passes import Entries, run_pass
 from lumigen.program import CompiledModel
 from lumigen.progress import Stages
+from lumigen.region import Region
 from lumigen.search.book import NOTHING, Book
+from lumigen.search.left_out import left_out
 from lumigen.search.shipped import shipped
 from lumigen.target import HOST, TARGETS
 from lumigen.target_row import Target
@@ -95,6 +97,8 @@ def lower_model(
             lowered = lowered_to(prepared, target, dtype, at.trail, book)
     if book.found and not book.matches(k.of for k in lowered.kernels):
         at.say("no region of the model is in the schedules: all run as without them")
+    for note in left_out(book, _names(lowered), TARGETS[target.name].device, target.architectures):
+        at.say(note)
     with at.stage("emit"):
         kernels = tuple(kernel_source(k, target) for k in lowered.kernels)
         model = CompiledModel(
@@ -115,6 +119,15 @@ def lower_model(
     at.trail.note(2, lambda: kernel_table(model))
     at.trail.keep("source", lambda: show_sources(model))
     return Compilation(traced, graphs, lowered, model, book)
+
+
+def _names(lowered: LoweredModel) -> Mapping[Region, str]:
+    """The first kernel of each canonical region."""
+    out: dict[Region, str] = {}
+    for k in lowered.kernels:
+        if k.of is not None:
+            out.setdefault(k.of, k.name)
+    return out
 
 
 def lowered_to(

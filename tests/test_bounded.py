@@ -27,6 +27,7 @@ from lumigen.search.choice import Choice, beginnings, near
 from lumigen.search.climb import Climb, Space
 from lumigen.search.clock import Clock
 from lumigen.search.jobs import Job, Timed
+from lumigen.search.left_out import left_out
 from lumigen.search.models import Search, model_of
 from lumigen.search.story import as_text
 from lumigen.search.tune import Searched, found_in
@@ -125,6 +126,9 @@ def test_several_kernels_are_no_choice_beside_one() -> None:
     choices = {region: replace(each[0], bounded=(((("rows", 4),), each[1]),))}
     cut = CutUp.of(entries, CPU, f32, ())
     assert len(model_of(cut, CPU, choices).kernels) == 1, "it is left out"
+    said = Book({key_of(region): Found(choices[region], 1.0, 2.0)})
+    (line,) = left_out(said, {region: "k00"}, CPU, ())
+    assert line.endswith(f"its kernel for few rows: {refused[0]}")
 
 
 @pytest.mark.parametrize("most", [{"columns": 4}, {"rows": 0}, {"rows": 65}, {"rows": 10**30}, {}])

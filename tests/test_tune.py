@@ -39,10 +39,12 @@ from lumigen.search.crew import Crew
 from lumigen.search.export import exported
 from lumigen.search.features import ROOFLINE
 from lumigen.search.jobs import NEAR, Job, Timed, nearness
+from lumigen.search.left_out import left_out
 from lumigen.search.measured import MeasuredRow
 from lumigen.search.models import Search, Seen, model_of
 from lumigen.search.rank import Measured
 from lumigen.search.samples import samples_of
+from lumigen.search.story import as_text
 from lumigen.search.trial import Trials
 from lumigen.search.tune import News, Terms, confirmed, tune
 from lumigen.search.worker import are_near
@@ -158,6 +160,23 @@ def test_what_is_no_book_is_refused(wrong: str, tmp_path: Path) -> None:
         asked_for(HOST, None, file)
 
 
+def test_a_book_of_another_format_says_which_one_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "schedules.json"
+    file.write_text('{"format": 9, "what": "nobody knows"}', encoding="utf-8")
+    with pytest.raises(BadArgument, match=r"whose format is 9\. Pass one of format 1, which"):
+        asked_for(HOST, None, file)
+
+
+@pytest.mark.parametrize("name", ["seconds", "before"])
+@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_book_of_runs_that_take_no_time_is_refused(name: str, value: float) -> None:
+    (region, *_) = regions_of(entries_of())
+    found = Found(next(others(region)), 1.0, 2.0)
+    text = text_of(Book({key_of(region): replace(found, **{name: value})}))
+    with pytest.raises(BadArgument, match=f"in which {name} of region {key_of(region)} is"):
+        book_of(text, "a text")
+
+
 def test_what_cannot_be_asked_for_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadArgument, match="schedules"):
         asked_for(HOST, None, tmp_path / "nowhere.json")
@@ -206,6 +225,29 @@ def test_a_choice_that_the_space_has_no_more_is_left_out() -> None:
         said = book({region: choice})
         model = assemble(entries, CPU, pick=lambda c, n, said=said: said.pick(CPU, c, n))
         assert [show(k.program) for k in model.kernels] == plain
+        (line,) = left_out(said, {region: "k00_product"}, CPU, ())
+        assert line.startswith(
+            f"k00_product does not run as the schedules say, {as_text(choice)}: "
+        )
+
+
+def test_what_runs_as_a_book_says_is_not_told_of() -> None:
+    for region in regions_of(entries_of()):
+        for choice in others(region):
+            assert not [*left_out(book({region: choice}), {region: "k00"}, CPU, ())]
+
+
+def test_of_many_choices_that_do_not_run_some_are_told() -> None:
+    each = [
+        region
+        for n in range(10)
+        for region in regions_of(entries_of(lambda x: x.exp(), x=lg.spec(ROWS, 40 + n)))
+    ]
+    stale = Choice(99, (), ())
+    names = {region: f"k{n}" for n, region in enumerate(each)}
+    lines = [*left_out(book(dict.fromkeys(each, stale)), names, CPU, ())]
+    assert len(lines) == 9
+    assert lines[-1].startswith("so do not 2 more kernels")
 
 
 # ---- the search itself, with times that are made up ----

@@ -207,6 +207,21 @@ def test_schedules_of_another_model_are_said_to_match_nothing() -> None:
     assert at.said == ["no region of the model is in the schedules: all run as without them"]
 
 
+def test_a_choice_that_does_not_run_is_said_with_its_reason() -> None:
+    graph = dict(entries_of(product, x=lg.spec(4, 8), w=lg.spec(8, 4)))
+    traced, at = Traced("m", "0", tuple(graph.items()), ()), Stages()
+    (kernel,) = lower_model(traced, {}).lowered.kernels
+    assert kernel.of is not None
+    assert kernel.schedule is not None
+    sizes = kernel.schedule.at("nothing", 7)
+    found = Book({key_of(kernel.of): Found(Choice(0, (), (sizes,)), 1.0, 2.0)})
+    again = lower_model(traced, {}, at, schedules=lambda *_: found)
+    (note,) = at.said
+    assert note.startswith(f"{kernel.name} does not run as the schedules say, candidate 0: ")
+    assert "nothing 7" in note.partition(": ")[2]
+    assert again.lowered == lower_model(traced, {}).lowered
+
+
 @pytest.mark.parametrize(
     ("made", "wanted", "near"),
     [
