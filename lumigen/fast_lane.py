@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from weakref import finalize
 
 import numpy as np
 import numpy.typing as npt
@@ -289,8 +290,17 @@ def compiled(
 
 
 def function(library: Path, kernel: str) -> Any:
-    """A kernel of a library, as one function of its arguments, the number of tasks and scratch."""
-    return getattr(ctypes.CDLL(str(library)), _symbol(kernel))
+    """A kernel of a library, as one function of its arguments, the number of tasks and scratch.
+
+    The library is unloaded with the last of its functions, each of which holds it: ctypes itself never does.
+    """
+    opened = ctypes.CDLL(str(library))
+    finalize(opened, _unload, opened._handle).atexit = False  # noqa: SLF001  # what dlopen gave
+    return opened[_symbol(kernel)]  # as an attribute of `opened` it would live until a collection
+
+
+def _unload(handle: int) -> None:
+    ctypes.CDLL(None).dlclose(ctypes.c_void_p(handle))
 
 
 def _headers() -> tuple[Path, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import os
@@ -9,7 +10,9 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import lumigen as lg
@@ -165,3 +168,32 @@ def test_memory_is_flat_over_many_models() -> None:
     )
     found = json.loads(made.stdout)
     assert found[str(count)] - found[str(count // 2)] < 60e3 * count / 2, found
+
+
+def loaded() -> int:
+    """How many libraries of kernels lie in this process's memory."""
+    maps = Path("/proc/self/maps").read_text(encoding="utf-8")
+    return len({line.split()[-1] for line in maps.splitlines() if "fast_lane" in line})
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="reads Linux's /proc")
+def test_kernels_of_graphs_leave_memory_with_the_last_of_their_functions() -> None:
+    """A library takes 80 KB as long as it is loaded."""
+    before, kept = loaded(), list[Any]()
+    for width in (3, 4, 5):
+        cx = lg.Graph()
+        x = cx.tensor((2, width)).set(np.ones((2, width)))
+        result = (x * width).sum(-1).retrieve()
+        cx.compile(lg.GenericCompiler(), lg.CPUCompiler())
+        kept.append((cx, result))
+    gc.collect()
+    assert loaded() == before + 3
+    for cx, _ in kept[:2]:
+        cx.compile(lg.GenericCompiler())
+    del cx
+    gc.collect()
+    assert loaded() == before + 1
+    for cx, _ in kept:
+        cx.execute()
+    assert [r.numpy().tolist() for _, r in kept] == [[9.0, 9.0], [16.0, 16.0], [25.0, 25.0]]
