@@ -88,7 +88,9 @@ class LumigenError(Exception):
         return f"{place}{text}{' ' if self.advice else ''}{self.advice}"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _restore, (type(self), self.where, self.layer, dict(self.facts))
+        made_with = (type(self), self.where, self.layer, dict(self.facts))
+        more = {k: v for k, v in vars(self).items() if k not in {"where", "layer", "facts"}}
+        return (_restore, made_with, more) if more else (_restore, made_with)
 
 
 class UserError(LumigenError):
