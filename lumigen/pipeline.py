@@ -73,6 +73,8 @@ def lower_model(
 
     What the model has of f32 in memory is stored as `dtype`. `schedules` says what regions run as.
     """
+    if not traced.entries:  # `Model.trace` refuses it with the user's words
+        raise LoweringFailed(step="lower", what=f"{traced.name}, which has no entry")
     at = stages or Stages()
     graphs: dict[str, Entries] = {"graph": traced.entries}
     entries = traced.entries

@@ -19,8 +19,10 @@ import lumigen as lg
 from lumigen import errors, make_project, nn
 from lumigen.emit.project import render_project
 from lumigen.forms import FORMS, text_after
+from lumigen.frontend import Traced
 from lumigen.graph import Edge, Graph, binary, const, edge, shape, source, unary
 from lumigen.identity import graph_hash
+from lumigen.index import ix
 from lumigen.make_project import compile_project
 from lumigen.ops import Op
 from lumigen.passes import run_pass
@@ -119,6 +121,7 @@ def run(x):
     code = """
 import sys, lumigen as lg
 from lumigen.identity import graph_hash
+from lumigen.index import ix
 print(graph_hash(lg.load_model_file(sys.argv[1]).trace()))
 """
     found: set[str] = set()
@@ -511,3 +514,13 @@ def test_emitted_sources_say_what_a_reader_asks() -> None:
     assert re.search(r"^  const float\* x;  // f32\[batch, \d+\]$", header, re.MULTILINE)
     (entry,) = (t for p, t in files.items() if p.startswith("src/") and "args.row_tiles = " in t)
     assert entry.count("are n / d rounded up.") == 1
+
+
+def test_what_computes_nothing_is_refused_before_it_is_lowered() -> None:
+    x = source(Op.INPUT, "x", (ix(3),), lg.f32)
+    for entries, said in (
+        ((), r"^\[lower\] there is no way to lower nothing, which has no entry\."),
+        ((("run", Graph((x,), ())),), r"^\[graph\] .* nothing is computed\."),
+    ):
+        with pytest.raises(errors.InternalError, match=said):
+            lower_model(Traced("nothing", "1.0", entries, ()), {})
