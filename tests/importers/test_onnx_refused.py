@@ -215,6 +215,20 @@ def test_explain_lists_operators_and_all_problems(tmp_path: Path, monkeypatch) -
     assert json.loads(out)["operators"] == {"NonZero": 1, "Exp": 1, "Frobnicate": 1, "Add": 1}
 
 
+def test_explain_offers_no_range_that_it_has_found_to_be_none(tmp_path: Path) -> None:
+    """1..64 is tried of each size without one: what a problem names is another's to choose."""
+    weights = {"w": np.ones((7, 3), np.float32)}
+    proto = model(
+        [node("MatMul", "x w", "y")], {"x": (F, ["batch-size", 4, "width"])}, "y", weights
+    )
+    _, out, _ = call("compile", str(saved(proto, tmp_path)), "--explain")
+    assert "--dim width=LEAST..GREATEST" in out
+    assert "--dim width=1..64" not in out
+    proto = model([node("Neg", "x", "y")], {"x": (F, ["batch-size", "width"])})
+    _, _, text = call("compile", str(saved(proto, tmp_path)), "--explain")
+    assert "--dim batch-size=1..64 --dim width=1..64" in text
+
+
 def test_explain_lists_operators_that_are_not_known_whatever_their_operands_are(
     tmp_path: Path,
 ) -> None:

@@ -97,8 +97,7 @@ def dims_for(sizes: Sequence[Sequence[int | str]], given: Given, file: Any) -> d
     same = same_sizes("onnx", given, names)
     asked = dict.fromkeys(same.get(name, name) for name in names)
     if missing := [name for name in asked if name not in given]:
-        example = " ".join(f"--dim {_quoted(name)}=1..64" for name in missing)
-        raise DimsWithoutRange(file=file, dims=missing, example=example)
+        raise DimsWithoutRange(file=file, dims=missing, example=example_of(missing))
     used: list[str] = []
     out: dict[str, Any] = {}
     for name in asked:
@@ -148,8 +147,12 @@ def _evaluated(e: ast.expr, dims: Mapping[str, Any]) -> Any:
             return e.value
 
 
-def _quoted(name: str) -> str:
-    return shlex.quote(name)
+def example_of(names: Sequence[str], refused: Collection[str] = ()) -> str:
+    """Options that give sizes a range: 1..64, unless that is one of the `refused`."""
+    return " ".join(
+        f"--dim {shlex.quote(name)}={'LEAST..GREATEST' if name in refused else '1..64'}"
+        for name in names
+    )
 
 
 def _size(name: str, given: Any) -> Any:
