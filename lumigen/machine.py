@@ -127,6 +127,7 @@ class Vectors:
     pieces: int  # points of an axis that a kernel may have a store for each of; 0: none
     mapped: int = 16  # times as many points as terms of its folds: then a map takes the vectors
     doubles: bool = False  # whether lanes have numbers of f64 beside those of f32
+    folded: int = 16  # rows that one loop folds together, at most: each has statements of its own
 
 
 @dataclass(frozen=True)
@@ -268,6 +269,7 @@ class Processor(Machine):
 
     pairs: bool  # whether an instruction multiplies pairs of bf16
     threads: int  # of a large machine, all of which should have something to do
+    scratch: int  # bytes of a task's own tiles, at most: every thread has as many
     tiles: ThreadTiles
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from lumigen.index import product
 from lumigen.plan import NotRealised
 from lumigen.program import Panels
 from lumigen.region import Buffer, Region
@@ -51,6 +52,18 @@ def check_steps(sizes: Schedule, *sites: str) -> None:
     for site in sites:
         if sizes[site] == 0:
             raise NotRealised(f"{site} of 0")
+
+
+def check_folded(sizes: Schedule, most: int) -> None:
+    """Raises NotRealised where more rows are folded together than have statements of their own."""
+    if sizes.get("held", 0) > most:
+        raise NotRealised(f"{sizes['held']} rows are folded together, and {most} at most")
+
+
+def scratch_of(program: TileProgram) -> int:
+    """The bytes of a task's own tiles; of groups that take turns those of the largest."""
+    groups = program.one_of or (program.scratch,)
+    return max(sum(product(b.dims).const * b.dtype.itemsize for b in g) for g in groups)
 
 
 def check_whole(sizes: Schedule, site: str, width: int) -> None:

@@ -15,7 +15,7 @@ from lumigen.condition import Cmp
 from lumigen.dtype import DType, f32
 from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, extent_of
-from lumigen.lower.built import Built
+from lumigen.lower.built import Built, scratch_of
 from lumigen.lower.contract import find_products
 from lumigen.lower.contractions import OneRow
 from lumigen.lower.order import Keeps, PartOf, plan_order
@@ -31,7 +31,7 @@ from lumigen.lower.plan_region import (
 from lumigen.lower.scan import is_scan
 from lumigen.lower.space import Builder, changes
 from lumigen.lower.sweeps import plan_sweeps
-from lumigen.machine import Machine
+from lumigen.machine import Machine, Processor
 from lumigen.plan import Illegal, KernelPlan, NotRealised, RegionPlan
 from lumigen.region import Expr, Region
 from lumigen.schedule import Schedule
@@ -148,11 +148,16 @@ class Device:
         if builder is None:
             return Illegal(f"no builder {sizes.builder}: {', '.join(self.builders)}")
         try:
-            return builder.build(plan, sizes)
+            built = builder.build(plan, sizes)
         except NotRealised as why:
             return why.illegal
         except ZeroDivisionError:  # a file of schedules may say anything
             return Illegal(f"{sizes.builder} has a size that no whole part fits in: {sizes.tile}")
+        if isinstance(self.machine, Processor):
+            used, most = scratch_of(built.program), self.machine.scratch
+            if used > most:
+                return Illegal(f"{used} bytes of scratch for each thread, of which {most} may be")
+        return built
 
     def realise(self, found: Candidate) -> tuple[Built, ...] | Illegal:
         """The kernels of a candidate in launch order, or why one of them cannot be."""

@@ -27,7 +27,7 @@ from lumigen.condition import Cmp
 from lumigen.dtype import f32
 from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, minimum
 from lumigen.lower.ahead import asked_of, asking
-from lumigen.lower.built import Built, check
+from lumigen.lower.built import Built, check, check_folded
 from lumigen.lower.held_rows import beside, places_of
 from lumigen.lower.hold import hold_rows
 from lumigen.lower.kept_rows import keep_rows
@@ -367,6 +367,7 @@ def _program(plan: KernelPlan, sizes: Schedule, machine: Machine) -> TileProgram
     loops, teams = Loops.of(plan), machine.teams
     row, lane, threads = loops.row, loops.lane, sizes.get("threads", 1)
     check_threads(threads, teams)
+    check_folded(sizes, machine.vectors.folded)
     check_width(sizes, teams)
     check_lanes(loops, threads, machine.vectors)
     team = 1 if teams is None else _team(loops, plan.region, sizes, teams)

@@ -21,7 +21,7 @@ from math import prod
 from lumigen.condition import Cmp
 from lumigen.dtype import f32
 from lumigen.index import Axis, Ix, Lookup, ceildiv, extent_of, ix, minimum, product
-from lumigen.lower.built import Built, check
+from lumigen.lower.built import Built, check, check_folded
 from lumigen.lower.contract import WIDTH, Points, stored
 from lumigen.lower.scope import Names, Scope, address, guarded, loops_by_value
 from lumigen.lower.simt import dims_of
@@ -259,6 +259,7 @@ def sliding(plan: KernelPlan, sizes: Schedule, machine: Processor) -> Built:
     found = Sliding.of(plan)
     if not sizes["rows"] or not sizes["columns"] or not sizes["held"]:
         raise NotRealised("a tile without results")
+    check_folded(sizes, machine.vectors.folded)
     return Built(_program(plan, found, sizes, machine), plan.region)
 
 

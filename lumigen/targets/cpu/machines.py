@@ -166,6 +166,7 @@ BASELINE = Processor(
     teams=None,
     pairs=False,
     threads=THREADS,
+    scratch=1 << 26,  # a row of a million terms with its products is 8 MB
     tiles=TILES,
 )
 AVX2 = replace(BASELINE, name="avx2")
