@@ -146,7 +146,6 @@ def write(
         )
         if not compilation.schedules.is_empty:
             files[SCHEDULES] = text_of(compilation.schedules)
-        at.trail.note(4, lambda: "\n".join(k.body for k in model.kernels))
         written = write_project(files, place, force=force)
         if packed is not None:
             packed.write(weights_path(place, model.name))

@@ -119,6 +119,7 @@ def lower_model(
             opening=lowered.opening,
         )
     at.trail.note(2, lambda: kernel_table(model))
+    at.trail.note(4, lambda: "\n".join(k.body for k in model.kernels))
     at.trail.keep("source", lambda: show_sources(model))
     return Compilation(traced, graphs, lowered, model, book)
 

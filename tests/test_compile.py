@@ -524,3 +524,13 @@ def test_what_computes_nothing_is_refused_before_it_is_lowered() -> None:
     ):
         with pytest.raises(errors.InternalError, match=said):
             lower_model(Traced("nothing", "1.0", entries, ()), {})
+
+
+def test_every_way_to_lower_shows_sources_from_level_4(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`lumigen show` as `lumigen compile`."""
+    for level, is_shown in ((3, False), (4, True)):
+        monkeypatch.setenv("LUMIGEN_DEBUG", str(level))
+        text_after(make_model().trace(), "program")
+        assert ("#include" in capsys.readouterr().err) == is_shown
