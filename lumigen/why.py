@@ -19,7 +19,7 @@ from lumigen.lower.built import Built
 from lumigen.lower.canonical import Canonical
 from lumigen.lower.devices import Device
 from lumigen.lower.partition import rules_of_cuts
-from lumigen.lower.prepare import prepare
+from lumigen.lower.prepare import OPENING, prepare
 from lumigen.pipeline import Compilation, Schedules, as_shipped, lower_model
 from lumigen.plan import Illegal
 from lumigen.printer.amount import duration
@@ -92,19 +92,20 @@ def _fusion(whole: _Whole, region: Region) -> Iterator[str]:
     entry, own, forms = _place(whole, region)
     rules = whole.rules.get(entry, {})
     kernels = [(r, whole.names.get(form.region, "another kernel")) for r, form, _ in forms]
+    slots = whole.compilation.lowered.slots.get(entry or OPENING, {})
     stored = {s.dst.name: name for r, name in kernels for s in r.stores}
     yield "Values between kernels, and the rule by which each is stored and not fused:"
     for b in own.reads():
         if b.role is Role.TEMP:
             by = stored.get(b.name, "another kernel")
-            yield f"  {b.name}, which {by} computes: {_reason(rules.get(b.name))}"
+            yield f"  {slots.get(b.name, b.name)}, which {by} computes: {_reason(rules.get(b.name))}"
     for b in (s.dst for s in own.stores):
         if b.role is not Role.TEMP:
             yield f"  {b.name}, its result: it is an output or a state of the model"
             continue
         readers = dict.fromkeys(name for r, name in kernels if b in r.reads())
         by = ", ".join(readers) or "another kernel"
-        yield f"  {b.name}, its result, which {by} reads: {_reason(rules.get(b.name))}"
+        yield f"  {slots.get(b.name, b.name)}, its result, which {by} reads: {_reason(rules.get(b.name))}"
     yield ""
 
 

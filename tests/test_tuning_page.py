@@ -14,6 +14,7 @@ from test_tune import FOUND
 
 from lumigen.page import tuning_page
 from lumigen.page.chart import ChartDot, chart
+from lumigen.schedule import Schedule
 from lumigen.search.book import key_of
 from lumigen.search.choice import Choice, beginnings
 from lumigen.search.story import Attempt, RegionStory, Story, as_text, curve_of, reached, steps_of
@@ -99,6 +100,11 @@ def test_a_choice_is_a_line() -> None:
     text = as_text(next(beginnings(region, CPU)))
     assert re.fullmatch(r"candidate 0: \w+( \w+ \d+)+", text)
     assert as_text(Choice(1, ((0, 2),), ())) == "candidate 1, plan 2 near kernel 0: "
+    one, other = Schedule("simt", (("lanes", 8),)), Schedule("panel", ())
+    several = Schedule("side_by_side", (), (), (other, other, one))
+    said = as_text(Choice(0, (), (one, one, other, one, several)))
+    shown = "2 x simt lanes 8; panel; simt lanes 8; side_by_side 2 x [panel] [simt lanes 8]"
+    assert said == f"candidate 0: {shown}"
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from test_tune import FOUND
 import lumigen as lg
 from lumigen.dtype import f32
 from lumigen.errors import BadArgument
+from lumigen.forms import text_after
 from lumigen.frontend import Traced
 from lumigen.lower.cuts import CUTS
 from lumigen.search import host, measured, winners
@@ -38,10 +39,11 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_says_why_two_kernels_are_not_one() -> None:
     text = why(traced(), KERNEL, HOST, f32)
     rule = next(r for r in CUTS.at_nodes if r.__name__ == "computed_operands")
-    assert f"t25, which k02_rotate_simt computes: {(rule.__doc__ or '').splitlines()[0]}" in text
+    assert f"rotate, which k02_rotate_simt computes: {(rule.__doc__ or '').splitlines()[0]}" in text
     assert "out, its result: it is an output or a state of the model" in text
+    assert "slot rotate " in text_after(traced(), "program"), "the name is the program's"
     other = why(traced(), "k02_rotate_simt", HOST, f32)
-    assert f"t25, its result, which {KERNEL} reads: " in other
+    assert f"rotate, its result, which {KERNEL} reads: " in other
 
 
 def test_it_says_what_a_region_could_run_as_and_what_was_measured() -> None:

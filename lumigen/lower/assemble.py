@@ -161,6 +161,8 @@ class LoweredModel:
     states: tuple[StateInfo, ...] = ()
     counters: int = 0  # of blocks that are done, of all launches that count some
     opening: Program | None = None  # what a model computes of its weights when it is opened
+    slots: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+    """The slot of each temporary of the regions, by entry."""
 
     @property
     def every_program(self) -> tuple[Program, ...]:
@@ -226,7 +228,8 @@ class CutUp:
         kernels = tuple(replace(k, lines=tuple(model.lines[k.name])) for k in model.kernels)
         states = states_of(tuple((name, graph) for name, graph, _ in self.entries))
         weights = tuple(model.stored.values())
-        return LoweredModel(programs, weights, kernels, states, model.counters, opening)
+        shared = states, model.counters, opening, model.slots
+        return LoweredModel(programs, weights, kernels, *shared)
 
 
 def states_of(entries: tuple[tuple[str, Graph], ...]) -> tuple[StateInfo, ...]:
@@ -297,6 +300,7 @@ class _Model:
         default_factory=dict[str, dict[SourceLocation, None]]
     )
     counters: int = 0
+    slots: dict[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     made: frozenset[str] = frozenset()  # the weights that are in no file
     flips: Flips = HEURISTIC
     skeletons: Skeletons = field(init=False)
@@ -351,6 +355,7 @@ class _Model:
         dims = graph.dims()
         placed = self.arena([s for one in steps for s in one], dims)
         slots, place = named_slots(*placed, found.labels)
+        self.slots[name] = place
         groups = tuple(self.group(one, place) for one in steps)
         inputs = tuple(
             Port.of(tensor_of(n), n.shape, n.dtype) for n in graph.inputs if n.op is Op.INPUT

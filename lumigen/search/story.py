@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 
 from lumigen.schedule import Schedule
 from lumigen.search.choice import Choice
@@ -82,7 +83,7 @@ def reached(story: Story, share: float = FINAL) -> float:
 def as_text(choice: Choice) -> str:
     """A choice in a line: which candidate and plan, each kernel's builder with its sizes; what runs at small dims."""
     plans = "".join(f", plan {number} near kernel {kernel}" for kernel, number in choice.plans)
-    sizes = "; ".join(map(_sizes, (*choice.schedules, *choice.special)))
+    sizes = "; ".join(_counted(map(_sizes, (*choice.schedules, *choice.special))))
     small = "".join(
         f"; where {', '.join(f'{name} <= {n}' for name, n in most)}: {as_text(other)}"
         for most, other in choice.bounded
@@ -90,7 +91,14 @@ def as_text(choice: Choice) -> str:
     return f"candidate {choice.first}{plans}: {sizes}{small}"
 
 
+def _counted(texts: Iterable[str]) -> Iterator[str]:
+    """Those that are the same one after another once, with their number."""
+    for text, same in groupby(texts):
+        count = len([*same])
+        yield text if count == 1 else f"{count} x {text}"
+
+
 def _sizes(s: Schedule) -> str:
     own = [f"{site} {size}" for site, size in s.tile] + [f"{o} in {w}" for o, w in s.place]
-    parts = [f"[{_sizes(p)}]" for p in s.parts]
+    parts = [*_counted(f"[{_sizes(p)}]" for p in s.parts)]
     return " ".join((s.builder, *own, *parts))
