@@ -151,6 +151,31 @@ def test_a_kernel_is_called_after_what_it_writes_else_after_weights() -> None:
     assert kernel_name(kernel_words(long), region) == ""
 
 
+class Residual(nn.Module):
+    """A product that is added to a row of a table."""
+
+    def __init__(self, name: str) -> None:
+        self.embed = nn.Embedding(50, 24)
+        setattr(self, name, nn.Linear(24, 24))
+        self.name = name
+
+    def forward(self, x: Any, ids: Any) -> Any:
+        return getattr(self, self.name)(x) + self.embed(ids)
+
+
+@pytest.mark.parametrize(("name", "said"), [("output", "output"), ("o", "product")])
+def test_a_product_is_not_called_after_what_is_added_to_it(name: str, said: str) -> None:
+    net = Residual(name)
+    model = lg.Model("named", net)
+
+    @model.entry(x=lg.spec(9, 24), ids=lg.spec(9, dtype=lg.i64))
+    def go(x: Any, ids: Any) -> Any:
+        return net(x, ids)
+
+    names = [k.name for k in lower_model(model.trace(), {}).lowered.kernels]
+    assert names == [f"k00_{said}_panel"]
+
+
 def test_slots_are_called_after_what_lies_in_them() -> None:
     slots = tuple(Slot(name, ix(64), ()) for name in ("t0", "t3", "t5", "t7", "t9"))
     slots = (*slots[:4], Slot("t9", ix(64), ("t3", "t0")))

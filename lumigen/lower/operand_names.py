@@ -14,7 +14,7 @@ from lumigen.graph import Graph
 from lumigen.kernel_words import DERIVED, is_said
 from lumigen.names import common_parts, identifier, numbered, short_names
 from lumigen.program import Slot
-from lumigen.region import Buffer, Region, Role, buffers_of, walk
+from lumigen.region import Buffer, Expr, Reduce, Region, Role, buffers_of, walk
 
 LONGEST = 24  # characters of the words in a kernel's name
 UNSAID = frozenset({"out", "result", "weight", "bias"})  # that tell one kernel from no other
@@ -27,11 +27,16 @@ def labels_of(graph: Graph, regions: Iterable[Region]) -> dict[str, str]:
     """
     found = {f"t{i}": graph.names[n] for i, n in enumerate(graph.nodes()) if n in graph.names}
     for s in (s for r in regions for s in r.stores if s.dst.role is Role.TEMP):
-        read = (b for e in walk([s.value]) for b in buffers_of(e))
-        modules = {b.name.rpartition(".")[0] for b in read if _is_matrix(b)}
+        modules = {b.name.rpartition(".")[0] for b in _reduced(s.value) if _is_matrix(b)}
         if len(modules) == 1 and s.dst.name not in found:
             (found[s.dst.name],) = modules
     return found
+
+
+def _reduced(*values: Expr) -> dict[Buffer, None]:
+    """What the sums and maxima in these values are of: it is not what is added to them."""
+    sums = [e for e in walk(values) if isinstance(e, Reduce)]
+    return dict.fromkeys(b for e in walk(sums) for b in buffers_of(e))
 
 
 def _is_matrix(b: Buffer) -> bool:
@@ -107,9 +112,15 @@ def kernel_words(named: Mapping[Buffer, Buffer]) -> dict[str, str]:
 
 
 def kernel_name(words: Mapping[str, str], region: Region) -> str:
-    """A word or two of a kernel: what it writes, else whose weights it reads; empty where neither has a name."""
+    """A word or two of a kernel: what it writes, else whose weights it reads; empty where neither has a name.
+
+    Of a kernel with a product of weights that is of these: what is added to it may be a row of an embedding.
+    """
     written = [s.dst.name for s in region.stores]
-    read = [b.name.removesuffix("_panels") for b in region.reads() if b.role is Role.WEIGHT]
+    weights = [b for b in region.reads() if b.role is Role.WEIGHT]
+    reduced = _reduced(*(s.value for s in region.stores))
+    multiplied = [b for b in weights if b in reduced]
+    read = [b.name.removesuffix("_panels") for b in multiplied or weights]
     for operands in (written, read):
         found = ""
         for word in dict.fromkeys(words[b] for b in operands if b in words):
