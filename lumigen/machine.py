@@ -185,6 +185,7 @@ class Teams:
     merged: int  # parts that one block does not take long to merge
     joined_blocks: int  # of a multiprocessor, where the block that ends last goes on
     warp_vectors: int  # of a thread: rows of more are a block's
+    rows_of_warps: int  # that fill a device with a warp for each
     registers: int  # of a multiprocessor
     granted: int  # registers that a thread is given at a time
     turn: int  # vectors of a thread that a fold with corrections takes in at a time; 0: there are none
@@ -333,7 +334,7 @@ class ProductTiles:
         FewTile, ...
     ]  # of up to so many rows, the fewest first; none where threads make no columns
     fewest: int  # rows of them at least: loops read the columns of fewer as fast
-    narrow: int  # columns that a small tile has of a matrix with any number of rows
+    tall: int  # rows of a small tile of a matrix that may have any number of them
     stored: int  # neighbours of a row that one thread stores
     line: int  # bytes of memory that move together
     most_parts: int
@@ -413,6 +414,7 @@ class RowFoldTiles:
     blocks: int  # of a multiprocessor
     deepest: int  # of a product: to store and read an element takes as long as its products
     least_tiles: int  # of columns in a part: its states should cost little compared with them
+    most_alone: int  # products of a block that may be one of few, before what it folds is stored
 
 
 class ClusterTile(NamedTuple):

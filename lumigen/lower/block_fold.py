@@ -154,7 +154,7 @@ def find_foldable(
     Of products that are no deeper than makes up for storing them, or of `deep` ones.
     """
     found = find_block_fold(stores)
-    if found is None or deep != _is_deep(found, machine):
+    if found is None or deep != (_is_deep(found, machine) or _leaves_idle(found, machine)):
         return None
     try:
         _streamable(found, stores, machine.row_folds.one[0][0], machine, temporaries)
@@ -167,6 +167,26 @@ def _is_deep(found: Cascade, machine: StreamingGpu) -> bool:
     """Whether an element takes so many products that those of Hopper, twice as fast, make up for storing it."""
     most = extent_of(found.inner.value.axes).bounds()[1]
     return most is None or most > machine.row_folds.deepest
+
+
+def _leaves_idle(found: Cascade, machine: StreamingGpu) -> bool:
+    """Whether most of a device has nothing to do while few blocks take longer than a launch to multiply.
+
+    Or blocks gather windows, of which a tile of columns alone reads all.
+    """
+    rows, step, *_ = machine.row_folds.one[0]
+    (k,) = found.fold.axes
+    depth = extent_of(found.inner.value.axes).estimate()
+    columns, m = k.extent.estimate(), extent_of(found.columns).estimate()
+    blocks = extent_of(found.grid).estimate() * -(-m // rows) * parts_of_rows(found, machine)
+    idle = machine.division.idle * blocks < machine.multiprocessors
+    windows = any(
+        i.axes & set(found.inner.value.axes) and i.axes & set(found.columns)
+        for e in walk([found.inner.value])
+        if isinstance(e, Read)
+        for i in e.at
+    )
+    return windows or (idle and rows * columns * depth > machine.row_folds.most_alone)
 
 
 def _streamable(

@@ -200,7 +200,8 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
             bounded = is_bounded_by_data(value, bound, one_row=skeletons.one_row)
             # a fold has a sum for each point of these, for each of the value's rows
             few = volume(set(axes) - free_axes(value)) <= storing.row_of_fold
-            yield node, bounded or (is_short and few and is_scored(value))
+            scored = is_short and few and is_scored(value, deepest=storing.row)
+            yield node, bounded or scored
 
 
 def _is_normed(

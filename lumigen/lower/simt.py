@@ -526,6 +526,7 @@ def _team(loops: Loops, region: Region, sizes: Schedule, teams: Teams) -> int:
     """Threads that share a row: as many as it has vectors, part of a warp or else the whole block.
 
     Up to a few vectors a thread are a warp's: it waits for no other, and a block for one row would have idle threads.
+    Twice as many where each row comes to a number, and rows are so many that warps of their own fill a device.
     Of vectors that are less than a thread moves at a time each has several, where it has a row and no more.
     """
     width, lane, folds = sizes["width"], loops.lane, loops.folds
@@ -535,11 +536,12 @@ def _team(loops: Loops, region: Region, sizes: Schedule, teams: Teams) -> int:
         if lane is None or not any(lane in free_axes(r) for r in group):
             longest = max(visited(group[0], a) for a in fold.axes)
             vectors.append(-(-longest // (width if all(r.dtype is f32 for r in group) else 1)))
-    most = max(vectors)
-    if most > teams.warp_vectors * teams.warp:
+    most, rows = max(vectors), loops.row.extent.estimate()
+    several = 2 if lane is None and rows >= teams.rows_of_warps else 1
+    if most > several * teams.warp_vectors * teams.warp:
         return sizes["threads"]
     alone = all(lane in free_axes(r) for fold in folds for r, _ in fold.results)
-    many = loops.row.extent.estimate() >= sizes["threads"]
+    many = rows >= sizes["threads"]
     if teams.idle and folds and lane is not None and alone and many:
         return least_idle(vectors[0], teams)
     moved = moved_of(region, teams)

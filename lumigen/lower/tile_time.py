@@ -57,12 +57,18 @@ def small_tile(found: Contraction, element: DType, machine: Gpu) -> ProductTile 
     least = min((t.rows for _, t in products.small), default=0)
 
     def fits(deepest: int, t: ProductTile) -> bool:
-        whole = m <= t.rows or t.columns <= products.narrow
+        whole = m <= t.rows or t.rows >= products.tall
         full = t.columns // 2 <= n <= t.columns and t.rows < 2 * max(m, least)
         busy = -(-m // t.rows) * batch >= machine.multiprocessors
         return whole and full and busy and k <= deepest
 
-    return next((t for deepest, t in products.small if fits(deepest, t)), None)
+    found = (_shorter(t, k) for deepest, t in products.small if fits(deepest, t))
+    return next(found, None)
+
+
+def _shorter(t: ProductTile, k: int) -> ProductTile:
+    """With a ring that is no longer than the depth, which leaves room for more blocks."""
+    return t._replace(stages=min(t.stages, max(2, -(-k // t.depth))))
 
 
 def fastest(found: Sequence[Contraction], element: DType, machine: Gpu) -> tuple[Schedule, ...]:
@@ -108,8 +114,7 @@ def fastest(found: Sequence[Contraction], element: DType, machine: Gpu) -> tuple
     choices = [(t, p) for t, last in most for p in range(1, last + 1)]
     tile, parts = min(choices, key=lambda choice: time(*choice))
     each = (count(tile, number) * parts if parts > 1 else 0 for number in range(len(found)))
-    steps = -(-k // parts // tile.depth)  # a shorter ring leaves room for more blocks
-    shorter = tile._replace(stages=min(tile.stages, max(2, steps)))
+    shorter = _shorter(tile, k // parts)
     return tuple(sizes_of(shorter, parts_of) for parts_of in each)
 
 

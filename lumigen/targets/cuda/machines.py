@@ -64,6 +64,8 @@ PRODUCTS = ProductTiles(
     small=(  # rings as short as the products, so that a multiprocessor holds many; or they stream past
         (64, ProductTile(256, 16, 32, 2, 4, 35, warps=(8, 1))),
         (64, ProductTile(256, 32, 32, 2, 4, 35, warps=(8, 1))),
+        (64, ProductTile(256, 64, 32, 2, 3, 72, warps=(8, 1))),
+        (128, ProductTile(128, 16, 32, 3, 8, 35, warps=(4, 1))),
         (512, ProductTile(128, 16, 64, 4, 3, 35, warps=(4, 1))),
         (512, ProductTile(128, 32, 32, 4, 4, 35, warps=(4, 1))),
         (64, ProductTile(64, 64, 64, 2, 5, 72, warps=(2, 2))),
@@ -91,7 +93,7 @@ PRODUCTS = ProductTiles(
         FewTile(16, 16, 128, 1, 8, 2, 0, 0),
     ),
     fewest=1,
-    narrow=32,
+    tall=128,
     hollow=8,
     stored=4,
     line=128,
@@ -145,6 +147,7 @@ ROW_FOLDS = RowFoldTiles(
     blocks=2,
     deepest=512,
     least_tiles=4,
+    most_alone=1 << 24,  # some 10 us
 )
 TEAMS = Teams(
     threads=256,
@@ -157,6 +160,7 @@ TEAMS = Teams(
     # left to itself the compiler spills registers so that more than two blocks of a multiprocessor have some
     joined_blocks=2,
     warp_vectors=4,
+    rows_of_warps=1 << 14,
     registers=65536,
     granted=8,
     turn=8,
