@@ -259,6 +259,7 @@ class ThreadTiles:
     computed_again: int  # times that rows of a product may be, once for each tile of columns
     points_of_part: int  # that a thread folds at least where several share those of a fold
     step_of_parts: int  # points, of which a part has whole steps
+    rows_alike: int  # of windows, for which it pays to work out their runs once
     window_points: (
         int  # of k inside one of its outermost axis: more windows would not stay in the caches
     )

@@ -229,6 +229,9 @@ class PackRuns:
     Column c is point c % run.extent of `run` and c // run.extent of `outer`. The value is `source` at
     `(base + run * stride) // repeat` where all of `where` hold, else `fill`; strides and what the conditions have of
     `run` are constants, so that neighbours are moved together. What is repeated has stride 1.
+
+    With `rows`, an axis and its ends, there is a row for each of its points: `at` and `base` have multiples of it,
+    and no condition asks for it, so that the runs are worked out once.
     """
 
     dst: Buffer
@@ -243,6 +246,15 @@ class PackRuns:
     hi: Ix
     fill: float = 0.0
     repeat: int = 1
+    rows: tuple[Axis, Ix, Ix] | None = None
+
+    def steps(self, row: Axis) -> tuple[Ix, Ix] | None:
+        """From a row to the next, elements of `dst` and of `source`; None where these or the runs differ."""
+        asked = any(row in i.axes for i in (self.run.extent, *(c.slack for c in self.where)))
+        at, base = self.at.coefficient(row), self.base.coefficient(row)
+        if asked or at is None or base is None or base % self.repeat != 0:
+            return None
+        return None if base.axes & {self.outer, self.run} else (at, base // self.repeat)
 
 
 @dataclass(frozen=True)

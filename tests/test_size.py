@@ -20,8 +20,8 @@ LARGER: dict[str, tuple[int, str]] = {
     "lumigen/frontend/functions.py": (700, "a namespace: a line for each name, and one in __all__"),
     "lumigen/frontend/tensor.py": (600, "one class, whose methods are PyTorch's, a line for each"),
     "lumigen/emit/expression.py": (560, "a text for each expression, alone and over lanes"),
-    "lumigen/interp/tile.py": (585, "a meaning for each statement, over the same memory"),
-    "lumigen/tile.py": (470, "each statement with its meaning in a line"),
+    "lumigen/interp/tile.py": (588, "a meaning for each statement, over the same memory"),
+    "lumigen/tile.py": (478, "each statement with its meaning in a line"),
     "lumigen/verify/tile.py": (505, "a rule for each statement, over the same facts"),
     "lumigen/lower/assemble.py": (
         515,

@@ -8,7 +8,7 @@ raises, and scratch holds NaN until it is written.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -408,6 +408,9 @@ class _Task:
         self.memory[s.dst.name][: flat.size] = flat
 
     def pack_runs(self, s: PackRuns) -> None:
+        if s.rows is not None:
+            self.run((For(*s.rows, False, (replace(s, rows=None),)),))
+            return
         columns = np.arange(self.number(s.lo), self.number(s.hi))
         length = self.number(s.run.extent)
         inner = _Task(self.memory, self.dims, {**self.axes}, self.locals)

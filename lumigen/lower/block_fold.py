@@ -174,7 +174,7 @@ def _leaves_idle(found: Cascade, machine: StreamingGpu) -> bool:
 
     Or blocks gather windows, of which a tile of columns alone reads all.
     """
-    rows, step, *_ = machine.row_folds.one[0]
+    rows, *_ = machine.row_folds.one[0]
     (k,) = found.fold.axes
     depth = extent_of(found.inner.value.axes).estimate()
     columns, m = k.extent.estimate(), extent_of(found.columns).estimate()

@@ -141,7 +141,7 @@ def _runs_along(value: Expr, run: Axis, outer: Axis) -> Runs | None:
     return Runs(value.source, base, stride.const, repeat, where, outer, run, fill)
 
 
-SITES = ("rows", "chunk", "deep", "held")
+SITES = ("rows", "chunk", "deep", "held", "alike")
 PLACES = {"a": ("panels", "rows"), "b": ("windows",)}
 
 
@@ -171,6 +171,17 @@ class _WindowColumns:
         if runs is None:
             raise NotRealised("columns whose neighbours do not lie in runs")
         return _WindowColumns(found, depth, inside.const, runs)
+
+
+def rows_alike(found: Contraction, sizes: Schedule, machine: Processor) -> int:
+    """How many rows of a tile have the same runs: those of the outermost axis of k, or one."""
+    windows = _WindowColumns.of(found, machine.tiles.window_points)
+    tile, columns = Buffer("b_tile", Role.SCRATCH, (ix(1), ix(WIDTH)), f32), (ix(0), ix(WIDTH))
+    parts = DepthParts.of(windows.depth, windows.inside, sizes["deep"])
+    if _turned(windows.runs, parts, sizes) is not None:
+        return 1
+    rows = _rows_of_runs(windows.runs, parts, (ix(0), ix(1)), tile, columns)
+    return 1 if rows.steps(parts.axes[0]) is None else parts.step
 
 
 def has_windows(found: Contraction, machine: Processor) -> bool:
@@ -214,6 +225,8 @@ def implicit(plan: KernelPlan, sizes: Schedule, machine: Processor) -> Built:
     check(sizes, SITES, PLACES)
     check_steps(sizes, "rows", "chunk")
     check_whole(sizes, "held", WIDTH)
+    if sizes["alike"] not in (0, 1):
+        raise NotRealised("rows are packed together, 1, or one by one, 0")
     found, store = Contraction.of(plan)
     windows = _WindowColumns.of(found, machine.tiles.window_points)
     m, m_map = flatten(found.m_axes, "m")
@@ -334,7 +347,7 @@ def _program(
     span = begin, whole if parts.is_one else minimum(begin + parts.step, whole)
     share = ix(m0), ix(m1)
     inner: list[Stmt] = [
-        *_packed(runs, parts, span, (b_tile, turned), (ix(c), c_end)),
+        *_packed(runs, parts, span, (b_tile, turned), (ix(c), c_end), sizes["alike"] == 1),
         _multiply(rows, parts, span, (m, k), share, c_end - c, scratch),
     ]
     if not parts.is_one:
@@ -393,11 +406,14 @@ def _packed(
     span: tuple[Ix, Ix],
     into: tuple[Buffer, Buffer | None],
     columns: tuple[Ix, Ix],
+    alike: bool,
 ) -> tuple[Stmt, ...]:
     """A tile of columns, in rows of k. Columns that lie along k are copied one by one and turned."""
     (tile, turned), (lo, hi), (begin, end) = into, columns, span
     if turned is None:
-        return (_pack(runs, parts, span, tile, lo, hi),)
+        return (_pack(runs, parts, span, tile, columns, alike),)
+    if alike:
+        raise NotRealised("columns that lie along k are copied one by one")
     along, none = parts.axes[0], Axis("outer", ix(1))
     at, base = (ix(runs.run) - lo) * turned.dims[1], runs.base - along + runs.stride * ix(runs.run)
     column = PackRuns(turned, at, runs.source, base, 1, (), none, along, begin, end)
@@ -405,17 +421,34 @@ def _packed(
     return copies, Transpose(tile, turned, hi - lo, end - begin)
 
 
-def _pack(runs: Runs, parts: DepthParts, span: tuple[Ix, Ix], tile: Buffer, lo: Ix, hi: Ix) -> Stmt:
-    """Loops over a part of k, a row of the tile for each point."""
-    begin, end = span
+def _pack(
+    runs: Runs,
+    parts: DepthParts,
+    span: tuple[Ix, Ix],
+    tile: Buffer,
+    columns: tuple[Ix, Ix],
+    alike: bool,
+) -> Stmt:
+    """Loops over a part of k, a row of the tile for each point, or for all of the outermost axis at a time."""
+    first, *inside = parts.axes
+    rows = _rows_of_runs(runs, parts, span, tile, columns)
+    if alike and rows.steps(first) is None:
+        raise NotRealised(f"rows of {first} that have no runs in common")
+    stmt: Stmt = rows if alike else replace(rows, rows=None)
+    for a in reversed(inside):
+        stmt = For(a, ix(0), a.extent, False, (stmt,))
+    return stmt if alike else For(first, *span, False, (stmt,))
+
+
+def _rows_of_runs(
+    runs: Runs, parts: DepthParts, span: tuple[Ix, Ix], tile: Buffer, columns: tuple[Ix, Ix]
+) -> PackRuns:
+    """The rows of the tile for all points of the outermost axis of k, at one point of the others."""
     k = ix(0)
     for a in parts.axes:
         k = k * a.extent + a
-    at = (k - begin * parts.inside) * tile.dims[1]
-    stmt: Stmt = runs.row(tile, at, lo, hi)
-    for a in reversed(parts.axes[1:]):
-        stmt = For(a, ix(0), a.extent, False, (stmt,))
-    return For(parts.axes[0], begin, end, False, (stmt,))
+    at = (k - span[0] * parts.inside) * tile.dims[1]
+    return replace(runs.row(tile, at, *columns), rows=(parts.axes[0], *span))
 
 
 def _multiply(

@@ -27,7 +27,7 @@ from lumigen.lower.contract import Columns, Contraction, Products, find_products
 from lumigen.lower.depth import along_memory
 from lumigen.lower.factors import split_reductions
 from lumigen.lower.few import find_few, find_few_beside, schedule_of_few
-from lumigen.lower.implicit import has_windows, rows_packed_before, rows_place
+from lumigen.lower.implicit import has_windows, rows_packed_before
 from lumigen.lower.nested import nested
 from lumigen.lower.online import plan_online
 from lumigen.lower.pipeline import find_bytes, flat_pair, multiplied_in
@@ -214,7 +214,7 @@ def _product(
     windows = bool(found.m_axes) and has_windows(found, machine)
     if not windows:
         return _in_panels(region, Products((found,)), schedule, machine)
-    sizes = schedule_of_windows(rows_place(found), machine)
+    sizes = schedule_of_windows(found, machine)
     packed = rows_packed_before(found, region)
     if packed is None:
         return Candidate(RegionPlan(region, (found.plan(region, machine, alone=False),)), (sizes,))

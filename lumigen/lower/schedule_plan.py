@@ -1,7 +1,8 @@
 """schedule_plan: builders, tile sizes and places for the kernels of a plan, the heuristic's choice.
 
 Sites of `panel`: rows and columns of a work tile, `chunk` columns between two epilogues, `depth` of k at a time; of
-`windows`, which packs columns, `deep` of k in a tile and `held` rows of products. A weight of more than `shared`
+`windows`, which packs columns, `deep` of k in a tile, `held` rows of products, and whether rows of a tile that are
+`alike` in their runs are packed together. A weight of more than `shared`
 elements comes from memory and is `streamed`: all rows meet some of its columns before others do. Products of bf16 then
 divide columns, not rows, and have `near_rows` else.
 """
@@ -25,6 +26,7 @@ from lumigen.lower.contract import (
 )
 from lumigen.lower.contractions import is_cheap, is_plain, is_unpacked
 from lumigen.lower.few import find_few
+from lumigen.lower.implicit import rows_alike, rows_place
 from lumigen.lower.pipeline import Flat, are_counted, multiplied_in
 from lumigen.lower.radix import GROUPING, blocks_of
 from lumigen.lower.row_fold import RowFold
@@ -104,9 +106,11 @@ def _of_rows(found: RowFold, machine: Processor) -> Schedule:
     return schedule("row_fold", sizes, {"inner": place(first), "outer": place(*second)})
 
 
-def schedule_of_windows(rows: str, machine: Processor) -> Schedule:
-    """Of a product whose columns the kernel packs; its rows are at this place."""
-    return schedule("windows", machine.tiles.windows, {"a": rows, "b": "windows"})
+def schedule_of_windows(found: Contraction, machine: Processor) -> Schedule:
+    """Of a product whose columns the kernel packs, where many have the same runs together."""
+    sizes = schedule("windows", machine.tiles.windows, {"a": rows_place(found), "b": "windows"})
+    many = rows_alike(found, sizes, machine) >= machine.tiles.rows_alike
+    return sizes.at("alike", int(many))
 
 
 def schedule_of_panels(found: Products, machine: Processor) -> Schedule:

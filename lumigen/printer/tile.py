@@ -207,7 +207,8 @@ def _matrix(s: Stmt) -> str:
             source = f"{_place(s.source, s.base)} + {s.stride}*{s.run}"
             if s.repeat > 1:
                 source = f"{s.source} at ({s.base} + {s.run})//{s.repeat}"
-            return f"pack {_place(s.dst, s.at)} = {columns} of {source}{where}"
+            rows = ", {} in {} .. {}".format(*s.rows) if s.rows else ""
+            return f"pack {_place(s.dst, s.at)} = {columns} of {source}{where}{rows}"
         case Transpose():
             return f"{s.dst} = transpose of {s.src}, {s.rows} rows, {s.cols} columns"
         case Mma():

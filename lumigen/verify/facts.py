@@ -159,8 +159,15 @@ def broken_runs(s: PackRuns, facts: Facts, scope: FactScope) -> Iterator[str]:
     """A row of B in runs of neighbours: what moves them apart is the same for all of a run."""
     yield from broken_tile(s.dst, facts, s.source.dtype if s.source.dtype.is_int else f32)
     yield from broken_use(s.source, facts)
+    yield from broken_indices((s.lo, s.hi), facts, scope)
+    if s.rows is not None:
+        row, *ends = s.rows
+        yield from broken_indices(ends, facts, scope)
+        scope = replace(scope, axes=scope.axes | {row})
+        if s.steps(row) is None:
+            yield f"rows of {row} have no runs in common"
     inner = replace(scope, axes=scope.axes | {s.outer, s.run})
-    yield from broken_indices((s.at, s.lo, s.hi), facts, scope)
+    yield from broken_indices((s.at,), facts, scope)
     yield from broken_indices((s.base, *(c.slack for c in s.where)), facts, inner)
     if s.run in s.base.axes or not _is_affine(s.where, s.run) or (s.repeat > 1) > (s.stride == 1):
         yield f"no runs along {s.run}"

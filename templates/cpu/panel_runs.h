@@ -103,5 +103,100 @@ inline void pack_runs(float* dst, const T* src, int64_t lo, int64_t hi, int64_t 
   if (dst < last) store(dst, splat(0.0f), FirstLanes{int(last - dst)});
 }
 
+// Columns that one store has: lane i, where bit i of `held` is set, is src[from + i * stride], or src[from +
+// (phase + i) / repeat] of what is repeated; the other lanes are 0. `loaded` are the elements that loads
+// take, where they are not the lanes.
+struct Piece {
+  int64_t from;
+  int32_t to;
+  uint16_t held, loaded[2], phase;
+};
+
+// Bits 0, 1, 2, ... of 8 to bits 0, 2, 4, ...
+LUMIGEN_INLINE uint32_t spread_bits(uint32_t x) {
+  x = (x | x << 4) & 0x0f0f;
+  x = (x | x << 2) & 0x3333;
+  return (x | x << 1) & 0x5555;
+}
+
+// Lanes below n.
+LUMIGEN_INLINE uint32_t first_bits(int64_t n) { return (UINT32_C(1) << n) - 1; }
+
+// The pieces of a row as pack_runs packs it; return how many. A run that goes on where the one before it ends
+// shares pieces with it. Of overlapping stores the later one counts.
+template <int64_t kStride, int kRepeat, class F>
+inline int find_pieces(Piece* pieces, int64_t lo, int64_t hi, int64_t length, F&& run_of) {
+  const int64_t cols = hi - lo, whole = (cols + kPanel - 1) / kPanel * kPanel;
+  int count = 0, filled = kLanes;
+  if (cols < whole)
+    for (int64_t to = whole - kPanel; to < whole; to += kLanes)
+      pieces[count++] = {0, int32_t(to), 0, {0, 0}, 0};
+  int64_t number = lo / length, first = lo % length, to = 0, next = 0;
+  for (; to < cols; number++, first = 0) {
+    const Run run = run_of(number);
+    const int64_t end = first + cols - to < length ? first + cols - to : length;
+    if (kRepeat > 1 || run.at + first * kStride != next) filled = kLanes;
+    for (int64_t i = first; i < end;) {
+      if (filled == kLanes) {
+        pieces[count++] = {run.at + i * kStride, int32_t(to), 0, {0, 0}, 0};
+        filled = 0;
+      }
+      const int64_t some = end - i < kLanes - filled ? end - i : kLanes - filled;
+      const int64_t begin = between(0, run.begin - i, some), behind = between(begin, run.end - i, some);
+      pieces[count - 1].held |= uint16_t((first_bits(behind) - first_bits(begin)) << filled);
+      filled += int(some), i += some, to += some;
+    }
+    next = run.at + end * kStride;
+  }
+  for (int i = 0; i < count; i++) {
+    Piece& piece = pieces[i];
+    if constexpr (kStride == 2) {
+      piece.loaded[0] = uint16_t(spread_bits(piece.held & first_bits(kLanes / 2)));
+      piece.loaded[1] = uint16_t(spread_bits(piece.held >> (kLanes / 2)) << 1);
+    } else if constexpr (kRepeat > 1) {
+      piece.phase = uint16_t(piece.from % kRepeat), piece.from /= kRepeat;
+      for (int j = 0; j < kLanes; j++)
+        if (piece.held >> j & 1) piece.loaded[0] |= uint16_t(1 << (piece.phase + j) / kRepeat);
+    }
+  }
+  return count;
+}
+
+// The elements of a piece of columns that begin at `src`.
+template <int64_t kStride, int kRepeat>
+LUMIGEN_INLINE Vec load_piece(const float* src, const Piece& piece) {
+  src += piece.from;
+  if constexpr (kRepeat > 1) {
+    const IVec k = iota_int() + splat_int(piece.phase);
+    const Vec some = load_masked(src, lanes_of(piece.loaded[0]));
+    const Vec each = permute(some, shift_right<8>(k * splat_int(256 / kRepeat + 1)));
+    return select(lanes_of(piece.held), each, splat(0.0f));
+  } else {
+    if (kLanes < 8 && piece.held == first_bits(kLanes)) return load_every<kStride>(src);
+    if constexpr (kStride == 1) return load_masked(src, lanes_of(piece.held));
+    return even_then_odd(load_masked(src, lanes_of(piece.loaded[0])),
+                         load_masked(src + kLanes - 1, lanes_of(piece.loaded[1])));
+  }
+}
+
+// As pack_runs, for `rows` rows of the same runs: row r at dst + r * dst_step, of src + r * src_step. At most
+// kMost columns.
+template <int64_t kStride, int kRepeat, int kMost, class T, class F>
+inline void pack_rows_of_runs(float* dst, int64_t dst_step, const T* src, int64_t src_step, int64_t rows,
+                              int64_t lo, int64_t hi, int64_t length, F&& run_of, float fill = 0.0f) {
+  if constexpr (kStride <= 2 && std::is_same_v<T, float>) {
+    if (fill == 0.0f) {
+      Piece pieces[kMost + kPanel];
+      const int count = find_pieces<kStride, kRepeat>(pieces, lo, hi, length, run_of);
+      for (int64_t r = 0; r < rows; r++, dst += dst_step, src += src_step)
+        for (int i = 0; i < count; i++)
+          store(dst + pieces[i].to, load_piece<kStride, kRepeat>(src, pieces[i]), AllLanes{});
+      return;
+    }
+  }
+  for (int64_t r = 0; r < rows; r++)
+    pack_runs<kStride, kRepeat>(dst + r * dst_step, src + r * src_step, lo, hi, length, run_of, fill);
+}
+
 }  // namespace LUMIGEN_ISA
 }  // namespace LUMIGEN_NS

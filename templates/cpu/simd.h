@@ -31,8 +31,9 @@ struct FirstLanes {
 // Each of these defines Vec (float lanes), IVec (int32 lanes), Mask (truth lanes), kLanes, kFusedFma,
 // and the primitives on them: load store load_int store_int, load_int of all lanes from int8 and uint8; + - *
 // / fma sqrt max_ordered min_ordered floor round_even trunc; bits from_bits to_float to_int; + - * & | ^
-// shift_left shift_right on IVec; lt le eq is_nan mask_and mask_or mask_not any select; splat splat_int
-// iota_int build first_lane exchange permute transpose; load_u16 store_u16, of integers below 65536 in IVec.
+// shift_left shift_right on IVec; lt le eq is_nan lanes_of mask_and mask_or mask_not any select; splat
+// splat_int iota_int build first_lane exchange permute transpose; load_u16 store_u16, of integers below 65536
+// in IVec.
 //   fma(a, b, c)       a * b + c, rounded once where kFusedFma, twice elsewhere (SSE4.2)
 //   max_ordered(a, b)  exactly a < b ? b : a, so a NaN in b is dropped and a NaN in a is kept
 //   min_ordered(a, b)  exactly b < a ? b : a

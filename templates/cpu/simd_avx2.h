@@ -56,6 +56,12 @@ LUMIGEN_INLINE IVec load_int(const uint8_t* p, AllLanes) {
   return {_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)))};
 }
 
+// Lane i where bit i is set.
+LUMIGEN_INLINE Mask lanes_of(uint32_t bits) {
+  const __m256i each = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+  const __m256i some = _mm256_and_si256(_mm256_set1_epi32(int32_t(bits)), each);
+  return {_mm256_castsi256_ps(_mm256_cmpeq_epi32(some, each))};
+}
 // The lanes in the mask; nothing else is read, and the others are zero.
 LUMIGEN_INLINE Vec load_masked(const float* p, Mask m) {
   return {_mm256_maskload_ps(p, _mm256_castps_si256(m.v))};

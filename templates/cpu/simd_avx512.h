@@ -158,6 +158,8 @@ LUMIGEN_INLINE bool any(Mask a) { return a.v != 0; }
 LUMIGEN_INLINE Vec select(Mask m, Vec a, Vec b) { return {_mm512_mask_blend_ps(m.v, b.v, a.v)}; }
 LUMIGEN_INLINE IVec select(Mask m, IVec a, IVec b) { return {_mm512_mask_blend_epi32(m.v, b.v, a.v)}; }
 
+// Lane i where bit i is set.
+LUMIGEN_INLINE Mask lanes_of(uint32_t bits) { return {__mmask16(bits)}; }
 LUMIGEN_INLINE float first_lane(Vec a) { return _mm512_cvtss_f32(a.v); }
 // The lanes in the mask; nothing else is read, and the others are zero.
 LUMIGEN_INLINE Vec load_masked(const float* p, Mask m) { return {_mm512_maskz_loadu_ps(m.v, p)}; }

@@ -146,6 +146,11 @@ LUMIGEN_INLINE IVec shift_right(IVec a) {
 }
 
 LUMIGEN_INLINE float first_lane(Vec a) { return a.v[0]; }
+// Lane i where bit i is set.
+LUMIGEN_INLINE Mask lanes_of(uint32_t bits) {
+  const Bits4 each{1, 2, 4, 8};
+  return {Bits4((splat_int(int32_t(bits)).v & each) == each)};
+}
 // The lanes in the mask; nothing else is read, and the others are zero.
 LUMIGEN_INLINE Vec load_masked(const float* p, Mask m) {
   return build([&](int i) { return m.v[i] != 0 ? p[i] : 0.0f; });

@@ -127,6 +127,12 @@ LUMIGEN_INLINE bool any(Mask a) { return _mm_movemask_ps(a.v) != 0; }
 LUMIGEN_INLINE Vec select(Mask m, Vec a, Vec b) { return {_mm_blendv_ps(b.v, a.v, m.v)}; }
 LUMIGEN_INLINE IVec select(Mask m, IVec a, IVec b) { return bits(select(m, from_bits(a), from_bits(b))); }
 
+// Lane i where bit i is set.
+LUMIGEN_INLINE Mask lanes_of(uint32_t bits) {
+  const __m128i each = _mm_setr_epi32(1, 2, 4, 8);
+  const __m128i some = _mm_and_si128(_mm_set1_epi32(int32_t(bits)), each);
+  return {_mm_castsi128_ps(_mm_cmpeq_epi32(some, each))};
+}
 LUMIGEN_INLINE float first_lane(Vec a) { return _mm_cvtss_f32(a.v); }
 // The lanes in the mask; nothing else is read, and the others are zero.
 LUMIGEN_INLINE Vec load_masked(const float* p, Mask m) {

@@ -71,6 +71,7 @@ def _products(machine: Processor) -> dict[str, Builder]:
                     "chunk": (32, 64, 128),
                     "deep": (32, 128, 256),
                     "held": (16, 64, 256),
+                    "alike": (0, 1),
                 }
             ),
         ),

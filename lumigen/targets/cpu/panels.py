@@ -184,13 +184,25 @@ def _pack_runs(s: PackRuns, r: Renderer) -> Lines:
     last = inner.index(end)
     if others:
         last = f"{' && '.join(map(inner.holds, others))} ? {last} : 0"
-    run = inner.lines(f"return Run{{{inner.index(s.base)}, {inner.index(begin)}, {last}}};")
-    to, source = r.pointer(s.dst, s.at), _elements(s.source, ix(0), r)
+    at, base = s.at, s.base
+    if s.rows is not None:
+        row, row_lo, _ = s.rows
+        at, base = (i.substitute({row: row_lo}) for i in (at, base))
+    run = inner.lines(f"return Run{{{inner.index(base)}, {inner.index(begin)}, {last}}};")
+    to, source = r.pointer(s.dst, at), _elements(s.source, ix(0), r)
     sizes = f"{r.index(s.lo)}, {r.index(s.hi)}, {r.index(s.run.extent)}"
     parameter = f"int64_t {run.named(s.outer.name)}"
     kind = f"{s.stride}, {s.repeat}" if s.repeat > 1 else str(s.stride)
     held = SPELLED[s.dst.dtype]
     head = f"pack_runs{held}<{kind}>({to}, {source}, {sizes}, [&]({parameter}) {{"
+    if s.rows is not None:
+        row, row_lo, row_hi = s.rows
+        steps = s.steps(row)
+        assert steps is not None  # verified
+        to_step, source_step, rows = map(r.index, (*steps, row_hi - row_lo))
+        kind = f"{s.stride}, {s.repeat}, {r.index(s.dst.dims[-1])}"
+        of = f"{to}, {to_step}, {source}, {source_step}, {rows}, {sizes}"
+        head = f"pack_rows_of_runs<{kind}>({of}, [&]({parameter}) {{"
     fill = f", {literal(s.fill, s.dst.dtype)}" if s.fill else ""
     return r.lines(head, run.indented(), f"}}{fill});")
 

@@ -29,14 +29,13 @@ void k00_convolution_panel(const void* raw, int64_t task, char* scratch) {
   const int64_t n0 = index_min(144, column_tile * columns_each);
   const int64_t n1 = index_min(144, columns_each + n0);
   for (int64_t c = n0; c < n1; c += 128) {
-    for (int64_t k0 = 0; k0 < 4; ++k0) {
-      for (int64_t k1 = 0; k1 < 3; ++k1) {
-        for (int64_t k2 = 0; k2 < 3; ++k2) {
-          pack_runs<1>(b_tile + 1296 * k0 + 432 * k1 + 144 * k2, x, c, index_min(c + 128, n1), 12, [&](int64_t outer) {
-            return Run{144 * k0 + 12 * k1 + k2 + 12 * outer - 13, index_max(0, 1 - k2),
-                k1 + outer <= 12 && 0 < k1 + outer ? index_min(12, 13 - k2) : 0};
-          });
-        }
+    for (int64_t k1 = 0; k1 < 3; ++k1) {
+      for (int64_t k2 = 0; k2 < 3; ++k2) {
+        pack_rows_of_runs<1, 1, 144>(b_tile + 432 * k1 + 144 * k2, 1296, x, 144, 4, c, index_min(c + 128, n1), 12,
+            [&](int64_t outer) {
+          return Run{12 * k1 + k2 + 12 * outer - 13, index_max(0, 1 - k2),
+              k1 + outer <= 12 && 0 < k1 + outer ? index_min(12, 13 - k2) : 0};
+        });
       }
     }
     for (int64_t band = m0; band < m1; band += 96) {
