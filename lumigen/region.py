@@ -109,6 +109,20 @@ class Read(Interned):
 
 
 @dataclass(frozen=True, eq=False)
+class Gather(Interned):
+    """The element of `source` at `at`, in which each of `axes` stands for one of `places`: integers computed here.
+
+    Each of them is a point of its axis wherever the element is read. The axes are bound: nothing else has them.
+    """
+
+    source: Buffer
+    at: tuple[Ix, ...]
+    axes: tuple[Axis, ...]
+    places: tuple[Expr, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True, eq=False)
 class Random(Interned):
     """The random bits of element `at` of call site `site` under a key of i64 (`interp.random` says which)."""
 
@@ -201,7 +215,7 @@ class Intrinsic(Interned):
 
 
 Expr = Union[
-    Const, Index, Holds, Read, Random, Prim, Choose, Reduce, Carried, Scan, Local, Intrinsic
+    Const, Index, Holds, Read, Gather, Random, Prim, Choose, Reduce, Carried, Scan, Local, Intrinsic
 ]
 
 _TABLE: Nodes[Expr] = Nodes(lambda e: (type(e), *vars(e).values()))
@@ -301,7 +315,9 @@ def buffers_of(e: Expr) -> Iterator[Buffer]:
 
 
 def lookup_sources(e: Expr) -> Iterator[Buffer]:
-    """Buffers whose integers one expression node indexes or compares with."""
+    """Buffers whose integers one expression node indexes or compares with, or that it reads at such a place."""
+    if isinstance(e, Gather):
+        yield e.source
     for i in indices_of(e):
         yield from _sources_in(i)
 
@@ -314,6 +330,7 @@ def indices_of(e: Expr) -> tuple[Ix, ...]:
 
 _INDICES: dict[type[Expr], Callable[[Any], tuple[Ix, ...]]] = {
     Read: attrgetter("at"),
+    Gather: attrgetter("at"),
     Random: lambda e: (e.at,),
     Index: lambda e: (e.value,),
     Holds: lambda e: tuple(c.slack for c in e.conditions),
@@ -332,6 +349,7 @@ _CHILDREN: dict[type[Expr], Callable[[Any], tuple[Expr, ...]]] = {
     Intrinsic: attrgetter("args"),
     Choose: attrgetter("condition", "then", "otherwise"),
     Reduce: lambda e: (e.body,),
+    Gather: attrgetter("places"),
     Random: lambda e: (e.key,),
     Scan: lambda e: (e.init, e.step) if e.element is None else (e.init, e.step, e.element),
 }
@@ -362,6 +380,8 @@ def free_axes(e: Expr) -> frozenset[Axis]:
     out: frozenset[Axis] = frozenset()
     for i in indices_of(e):
         out |= i.axes
+    if isinstance(e, Gather):
+        out -= frozenset(e.axes)
     for c in children(e):
         out |= free_axes(c)
     if isinstance(e, Reduce):
@@ -418,6 +438,12 @@ def _guards_first(c: Cmp) -> tuple[int, str]:
 
 def read(source: Buffer, at: tuple[Ix, ...]) -> Expr:
     return _intern(Read, source, at, computed(source.dtype))
+
+
+def gather(
+    source: Buffer, at: tuple[Ix, ...], axes: tuple[Axis, ...], places: tuple[Expr, ...]
+) -> Expr:
+    return _intern(Gather, source, at, axes, places, computed(source.dtype))
 
 
 def random(key: Expr, at: Ix, site: int, dtype: DType) -> Expr:
@@ -732,13 +758,17 @@ def _is_lowest(e: Expr) -> bool:
 
 
 def _sift(axis: Axis, where: tuple[Cmp, ...]) -> tuple[Ix, tuple[Cmp, ...]] | None:
-    """sum_i select(i = f, x[i]) is x[f]: the f that two conditions `i <= f` and `f <= i` pin the axis to."""
+    """sum_i select(i = f, x[i]) is x[f]: the f that two conditions `i <= f` and `f <= i` pin the axis to.
+
+    One of them is enough where the other one is true in any case, as at the last point.
+    """
     for c in where:
-        if c.slack.coefficient(axis) != -1:
+        factor = c.slack.coefficient(axis)
+        if factor not in (1, -1):
             continue
-        pinned = c.slack + axis  # axis <= pinned
-        mirror = Cmp(ix(axis) - pinned)
-        if axis not in pinned.axes and mirror in where:
+        pinned = ix(axis) - c.slack * factor
+        mirror = Cmp(-c.slack)
+        if axis not in pinned.axes and (mirror in where or mirror.known()):
             return pinned, tuple(d for d in where if d not in (c, mirror))
     return None
 
@@ -796,6 +826,8 @@ def rebuild(e: Expr, child: Callable[[Expr], Expr], at: Callable[[Ix], Ix]) -> E
         return holds(Cmp(at(c.slack)) for c in e.conditions)
     if isinstance(e, Read):
         return read(e.source, tuple(at(i) for i in e.at))
+    if isinstance(e, Gather):
+        return gather(e.source, tuple(at(i) for i in e.at), e.axes, tuple(map(child, e.places)))
     if isinstance(e, Random):
         return random(child(e.key), at(e.at), e.site, e.dtype)
     if isinstance(e, Prim):

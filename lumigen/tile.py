@@ -13,9 +13,10 @@ from typing import Union
 
 from lumigen.block_tile import BlockTile
 from lumigen.condition import Cmp
-from lumigen.dtype import DType, f32
+from lumigen.dtype import DType, f32, i32, i64
 from lumigen.index import Axis, Dim, Ix
-from lumigen.region import Buffer, Expr, Local, Monoid, buffers_of, walk
+from lumigen.ops import Op
+from lumigen.region import Buffer, Expr, Gather, Local, Monoid, Prim, buffers_of, walk
 
 
 @dataclass(frozen=True)
@@ -797,6 +798,19 @@ class TileProgram:
                 stack.extend(reversed(s.before))
             if isinstance(s, When):
                 stack.extend(reversed((*s.body, *s.otherwise)))
+
+
+def whole_of(value: Expr, dtype: DType) -> Expr | None:
+    """The integers of 32 bits that vectors store as `dtype`, which has them all; None of others."""
+    if dtype is i64 and isinstance(value, Prim) and value.op is Op.CONTIGUOUS:
+        (value,) = value.args
+    return value if value.dtype is i32 and dtype in (i32, i64) else None
+
+
+def has_gathers(program: TileProgram) -> bool:
+    """Whether the program reads memory at places that it computes."""
+    values = (getattr(s, "value", None) for s in program.statements())
+    return any(isinstance(e, Gather) for e in walk(v for v in values if isinstance(v, Expr)))
 
 
 def nodes_of(body: Iterable[Stmt | Expr]) -> list[Expr]:

@@ -1444,6 +1444,36 @@ row(
     (5,),
 )
 row(
+    "searched_f32",
+    lambda x, b: {s + "_": lg.searchsorted(b.sort(-1)[0], x, side=s) for s in ("left", "right")},
+    (N, M),
+    (N, 70),
+)
+row(
+    "searched_i32",
+    lambda x, b: lg.searchsorted(b.sort(-1)[0], x, right=True),
+    spec(N, M, dtype=i32, range=(-9, 40)),
+    spec(300, dtype=i32, range=(-9, 40)),
+)
+row(
+    "searched_i64",
+    lambda x, b: lg.searchsorted(b.sort(-1)[0], x),
+    spec(N, M, dtype=i64, range=(-9, 40)),
+    spec(300, dtype=i64, range=(-9, 40)),
+)
+row(
+    "searched_one",
+    lambda x, b: lg.searchsorted(b, x),
+    (N, M),
+    (1,),
+)
+row(
+    "chain_of_places",
+    lambda t, x: t.gather(0, t.gather(0, x + 3) + (x < 4)),
+    spec(30, dtype=i32, range=(-4, 33)),
+    spec(M, dtype=i32, range=(-9, 40)),
+)
+row(
     "all_quotients_u8",
     lambda a: lg.arange(256).to(u8).unsqueeze(1) // a,
     spec(7, dtype=u8, range=(1, 255)),

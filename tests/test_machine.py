@@ -120,6 +120,10 @@ KEPT = {
         "MOST": "text of a kernel, which grows with its grids",
         "NEAR": "layers that read one value stay apart, however many there are",
     },
+    "lower/long_chains.py": {
+        "LEFT": "time of compilation: what is stored has to shorten the text",
+        "DEEP": "text of a kernel: so few steps are written again",
+    },
     "lower/layout.py": {"MAX_RANK": "time of compilation: orders of more axes"},
     "lower/mapped.py": {"_is_fetched: 16": "bytes: what tensor maps are defined on"},
     "lower/measure.py": {

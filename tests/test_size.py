@@ -20,9 +20,11 @@ LARGER: dict[str, tuple[int, str]] = {
     "lumigen/frontend/functions.py": (700, "a namespace: a line for each name, and one in __all__"),
     "lumigen/frontend/tensor.py": (600, "one class, whose methods are PyTorch's, a line for each"),
     "lumigen/emit/expression.py": (560, "a text for each expression, alone and over lanes"),
-    "lumigen/interp/tile.py": (588, "a meaning for each statement, over the same memory"),
-    "lumigen/tile.py": (478, "each statement with its meaning in a line"),
-    "lumigen/verify/tile.py": (505, "a rule for each statement, over the same facts"),
+    "lumigen/emit/reference.py": (460, "a plain text for each expression, in the loops it needs"),
+    "lumigen/interp/tile.py": (600, "a meaning for each statement, over the same memory"),
+    "lumigen/emit/statements.py": (460, "a text for each statement, over the same names"),
+    "lumigen/tile.py": (485, "each statement with its meaning in a line"),
+    "lumigen/verify/tile.py": (510, "a rule for each statement, over the same facts"),
     "lumigen/lower/assemble.py": (
         515,
         "one walk over the regions, whose tables all of its steps share",
@@ -31,7 +33,7 @@ LARGER: dict[str, tuple[int, str]] = {
         475,
         "what a plan of vector loops says, and each way in which it runs",
     ),
-    "lumigen/region.py": (570, "each expression with the one spelling that it has"),
+    "lumigen/region.py": (590, "each expression with the one spelling that it has"),
     "lumigen/index/polynomial.py": (
         590,
         "arithmetic and proofs need each other: bounds simplify quotients",

@@ -14,6 +14,7 @@ from typing import Any
 from lumigen.errors import LoweringFailed
 from lumigen.index import (
     Atom,
+    Axis,
     Indicator,
     Ix,
     Lookup,
@@ -47,6 +48,16 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 LEAST = -(2**63)  # of an int64_t
+
+
+def with_places(names: Callable[[Atom], str], places: Mapping[Axis, str]) -> Names:
+    """The same names, but for axes that stand for integers computed in the kernel."""
+
+    def name(atom: Atom) -> str:
+        found = places.get(atom) if isinstance(atom, Axis) else None
+        return names(atom) if found is None else found
+
+    return name
 
 
 def expression(e: Ix, names: Names, read: Read | None = None) -> str:

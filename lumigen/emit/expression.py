@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from lumigen.condition import Cmp
@@ -30,6 +30,7 @@ from lumigen.emit.text import (
     pointer,
     suffix,
 )
+from lumigen.emit.whole_lanes import places_of, whole_lanes
 from lumigen.emit.widths import is_index, overflows_int
 from lumigen.errors import LoweringFailed
 from lumigen.index import (
@@ -57,6 +58,7 @@ from lumigen.region import (
     Choose,
     Const,
     Expr,
+    Gather,
     Holds,
     Index,
     Intrinsic,
@@ -73,7 +75,7 @@ from lumigen.region import (
 UNARY = {Op.LOG2: "log2", Op.EXP2: "exp2", Op.SIN: "sin", Op.SQRT: "sqrt", Op.RECIP: "recip"}
 
 
-def element_of(e: Read, text: str) -> Text:
+def element_of(e: Read | Gather, text: str) -> Text:
     """What is read as it is computed with, of the text of an element of memory."""
     if is_half(e.source.dtype):
         return Text(f"load_{e.source.dtype}({text})")
@@ -154,11 +156,11 @@ class Renderer:
             return self
         return replace(self, place=WIDE, widens=True)
 
-    def _lookup(self, atom: Lookup) -> str:
+    def _lookup(self, atom: Lookup, index: Callable[[Ix], str] | None = None) -> str:
         assert isinstance(atom.source, Buffer)
         at = address(atom.source, atom.at)
         inner = replace(self, widens=False) if self.widens and is_small(at) else self
-        element = f"{self.use(str(atom.source))}[{inner.index(at)}]"
+        element = f"{self.use(str(atom.source))}[{(index or inner.index)(at)}]"
         if self.place == NARROW:
             return element if atom.source.dtype is i32 else f"static_cast<int>({element})"
         # what follows may not fit
@@ -201,8 +203,8 @@ class Renderer:
             if self.place == NARROW and e.dtype is i64 and is_small(e.value):
                 return Text(f"int64_t{{{text}}}")
             return Text(text, LOOSE if " " in text else TIGHT)
-        if isinstance(e, Read):
-            at = self.index(address(e.source, e.at))
+        if isinstance(e, Read | Gather):
+            at = self.index_at(e) if isinstance(e, Gather) else self.index(address(e.source, e.at))
             return element_of(e, f"{self.use(str(e.source))}[{at}]")
         if isinstance(e, Random):
             self.uses.headers.add("random.h")
@@ -332,7 +334,10 @@ class Renderer:
     def vector(self, e: Expr) -> Text:
         """The value over lanes, as a Vec; one that does not vary is spread over all lanes."""
         e = self._over_lanes(e)
-        if self.lanes is None or self.lanes not in free_axes(e):
+        varies = self.lanes is not None and self.lanes in free_axes(e)
+        if e.dtype is i32 and i32 in self.dtypes and not (varies and isinstance(e, Local)):
+            return self.whole(e)
+        if not varies:
             return Text(f"splat({self.scalar(e).code})")
         if isinstance(e, Local):
             turn = f"[{self.use('turn')}]" if e.name in self.turning else ""
@@ -350,6 +355,8 @@ class Renderer:
             return guarded
         if is_per_lane(e, self.lanes, self.dtypes):
             return self._per_lane(e)
+        if isinstance(e, Gather):
+            return Text(f"gather({places_of(self, e)})")
         if isinstance(e, Read):
             return self._load(e, suffix(e.source.dtype))
         if isinstance(e, Choose):
@@ -387,7 +394,7 @@ class Renderer:
         if self.integers and self.lanes and (found := affine_places(e, self.lanes)):
             return Text(f"places({self.index(found[0])}, {found[1]})")
         build = "build_doubles" if e.dtype is f64 else "build_lanes"
-        return Text(f"{build}({self._lane_by_lane(e)})")
+        return Text(f"{build}({self.lane_by_lane(e)})")
 
     def _whole_lanes(self, e: Expr) -> Text | None:
         """The integers of which a cast makes floats, where vectors add them up; those of a load it widens itself."""
@@ -399,37 +406,26 @@ class Renderer:
 
     def whole(self, e: Expr) -> Text:
         """Integers of 32 bits over lanes, as an IVec."""
-        if self.lanes is None or self.lanes not in free_axes(e):
-            return Text(f"splat_int(static_cast<int32_t>({self.scalar(e).code}))")
-        if isinstance(e, Read | Local):
-            return self._load_whole(e.source, e.at) if isinstance(e, Read) else self.vector(e)
-        if isinstance(e, Index):
-            terms = [self._whole_term(atoms, factor) for atoms, factor in e.value.terms]
-            terms += [f"splat_int({e.value.const})"] if e.value.const else []
-            return Text(" + ".join(terms), SUM if len(terms) > 1 else PRODUCT)
-        assert isinstance(e, Prim)
-        a, b = map(self.whole, e.args)
-        if e.op is Op.ADD:
-            return Text(f"{a.code} + {b.code}", SUM)
-        return Text(f"{a.within(PRODUCT)} * {b.within(TIGHT)}", PRODUCT)
+        return whole_lanes(self, e)
 
-    def _whole_term(self, atoms: tuple[Atom, ...], factor: int) -> str:
-        """A product of an integer of memory with what is the same in all lanes."""
-        varying = [a for a in atoms if self.lanes in of_atom(a).axes]
-        same = ix(factor)
-        for a in atoms:
-            same = same if a in varying else same * of_atom(a)
-        shared = f"splat_int(static_cast<int32_t>({self.index(same)}))"
-        if not varying:
-            return shared
-        (one,) = varying
-        assert isinstance(one, Lookup)
-        assert isinstance(one.source, Buffer)
-        loaded = self._load_whole(one.source, one.at).code
-        return loaded if same == 1 else f"{loaded} * {shared}"
+    def index_at(self, e: Gather) -> str:
+        """Where an element lies that is read at places that are computed."""
+        wide = self.place == WIDE
+        texts = [self.scalar(p) for p in e.places]
+        named = {
+            a: f"int64_t{{{t.code}}}" if wide and p.dtype is not i64 else t.within(TIGHT)
+            for a, p, t in zip(e.axes, e.places, texts, strict=True)
+        }
+        if not wide:
+            wider = {a for a, p in zip(e.axes, e.places, strict=True) if p.dtype is i64}
+            named |= {a: f"static_cast<int>({named[a]})" for a in wider}
 
-    def _load_whole(self, source: Buffer, at: tuple[Ix, ...]) -> Text:
-        return Text(f"load_int({self.pointer(source, address(source, at))}, {self.use('lanes')})")
+        names = cxx.with_places(self._name, named)
+
+        def at(i: Ix) -> str:
+            return cxx.expression(i, names, lambda atom: self._lookup(atom, at))
+
+        return at(address(e.source, e.at))
 
     def _is_shared(self, e: Choose) -> bool:
         """Whether all lanes choose the same side."""
@@ -440,7 +436,7 @@ class Renderer:
             return False
         return all(self.packets.share(c, self.lanes) for c in e.condition.conditions)
 
-    def _lane_by_lane(self, e: Expr) -> str:
+    def lane_by_lane(self, e: Expr) -> str:
         """The arguments of a call that computes the value for each lane by itself."""
         each = replace(self, lane_offset="lane", flushes=False, packets=None)
         return f"[&](int lane) {{ return {each.scalar(e).code}; }}, {self.use('lanes')}"
@@ -552,7 +548,9 @@ class Renderer:
 
     @staticmethod
     def _as_wide(e: Prim, text: Text) -> Text:
-        """Vectors of an operand as those of the result, which may be of doubles."""
+        """Vectors of an operand as those of the result, which may be of doubles, of an integer too."""
+        if e.args[0].dtype is i32:
+            return Text(f"to_float({text.code})")
         is_wide, was_wide = (x.dtype is f64 for x in (e, e.args[0]))
         if is_wide == was_wide:
             return text
@@ -585,7 +583,7 @@ class Renderer:
         if isinstance(e, Local):
             return Text(self.use(e.name), WORD)
         if is_per_lane(e, self.lanes, self.dtypes):
-            return Text(f"mask_lanes({self._lane_by_lane(e)})")
+            return Text(f"mask_lanes({self.lane_by_lane(e)})")
         if isinstance(e, Holds):
             return all_of([self._condition(c.of_numerator(self.lanes).slack) for c in e.conditions])
         if isinstance(e, Intrinsic):

@@ -15,7 +15,7 @@ from lumigen.condition import Cmp
 from lumigen.index import Atom, Axis, Ix, Lookup, ix, of_atom, parts
 from lumigen.lower.scope import address
 from lumigen.memo import remembered
-from lumigen.region import Buffer, Expr, Holds, Index, Read, indices_of, walk
+from lumigen.region import Buffer, Expr, Gather, Holds, Index, Read, indices_of, walk
 from lumigen.tile import (
     BitPlane,
     Contract,
@@ -91,7 +91,7 @@ def _read_at(e: Expr) -> Iterator[Ix]:
     for x in walk([e]):
         if not isinstance(x, Index | Holds):
             yield from indices_of(x)
-        if isinstance(x, Read):
+        if isinstance(x, Read | Gather):
             yield address(x.source, x.at)
 
 

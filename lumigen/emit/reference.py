@@ -49,6 +49,7 @@ from lumigen.region import (
     Choose,
     Const,
     Expr,
+    Gather,
     Holds,
     Index,
     Monoid,
@@ -296,7 +297,9 @@ class _Scope:
         for x in walk([e]):
             if uses.get(x, 0) < 2 or not free_axes(x) <= self.axes or self.find(x) is not None:
                 continue
-            if isinstance(x, Prim | Choose | Read | Reduce) and (x in always or _is_total(x)):
+            if isinstance(x, Prim | Choose | Read | Gather | Reduce) and (
+                x in always or _is_total(x)
+            ):
                 home = self.home(x)
                 value = home.value(x)
                 if home.find(x) is None:
@@ -317,6 +320,8 @@ class _Scope:
                 return Text(text, WORD if cxx.is_word(e.value) else LOOSE)
             case Read():
                 return Text(self.element(e.source, e.at))
+            case Gather():
+                return Text(self.gathered(e))
             case Random():
                 self.names.uses.headers.add("random.h")
                 text = f"random_bits({self.value(e.key).code}, {e.site}, {self.index(e.at)})"
@@ -478,6 +483,19 @@ class _Scope:
 
     def element(self, source: Buffer, at: tuple[Ix, ...]) -> str:
         return f"{self.names.buffer(source)}({self.index(address(source, at))})"
+
+    def gathered(self, e: Gather) -> str:
+        """The element at places that are computed."""
+        places = {a: self.value(p).within(TIGHT) for a, p in zip(e.axes, e.places, strict=True)}
+
+        names = cxx.with_places(self._name, places)
+
+        def element(of: Gather | Lookup) -> str:
+            assert isinstance(of.source, Buffer)
+            at = cxx.expression(address(of.source, of.at), names, element)
+            return f"{self.names.buffer(of.source)}({at})"
+
+        return element(e)
 
     def condition(self, c: Cmp) -> str:
         return c.comparison(self.index)

@@ -15,6 +15,7 @@ from lumigen.memo import remembered
 from lumigen.region import (
     Choose,
     Expr,
+    Gather,
     Holds,
     Index,
     Intrinsic,
@@ -45,7 +46,7 @@ def shared(e: Expr) -> list[Expr]:
     uses = count_uses([e])
 
     def can_stand_ahead(x: Expr) -> bool:
-        leaves = (y for y in walk([x]) if isinstance(y, Read | Index | Holds))
+        leaves = (y for y in walk([x]) if isinstance(y, Read | Gather | Index | Holds))
         return x in sure or all(y in sure or is_safe(y) for y in leaves)
 
     values = (x for x in walk([e]) if isinstance(x, Prim | Choose | Intrinsic) and uses[x] > 1)

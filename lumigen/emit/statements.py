@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from lumigen.dtype import FLOATS, DType, bf16, boolean, f16, f32, f64
+from lumigen.dtype import FLOATS, DType, bf16, boolean, f16, f32, f64, i32
 from lumigen.emit.expression import (
     PRODUCT,
     Renderer,
@@ -50,8 +50,11 @@ from lumigen.tile import (
     TileProgram,
     When,
     WhenLast,
+    has_gathers,
+    whole_of,
 )
 
+VECTORS = {boolean: "Mask", f64: "Doubles", i32: "IVec"}  # of floats: Vec
 WIDENED = {f16: "Float16", bf16: "BFloat16"}  # what the device's headers widen them by
 
 
@@ -104,6 +107,8 @@ class Statements:
         self.several = {
             x.into: s.together for s in loops for x in s.body if isinstance(x, Accumulate)
         }
+        integers = {i32} if dialect.integers and has_gathers(program) else set[DType]()
+        self.dtypes = dialect.dtypes | integers
         self.turning: frozenset[str] = frozenset()  # arrays that a statement takes in turn
         self.dealt = 0  # loops around the statement whose points threads share
 
@@ -139,7 +144,7 @@ class Statements:
         return Renderer(
             self.dims,
             lanes,
-            dtypes=self.dialect.dtypes,
+            dtypes=self.dtypes,
             packets=self.packets,
             wraps=wraps,
             place=self.place,
@@ -475,7 +480,8 @@ class Statements:
         """Floats as integers, or integers that vectors have added up."""
         floats, lanes = floats_of(s.value, s.dst.dtype, integers=True), r.use("lanes")
         kind = s.dst.dtype.ctype
-        value = f"to_whole<{kind}>({r.vector(floats).code})" if floats else r.whole(s.value).code
+        whole = whole_of(s.value, s.dst.dtype) or s.value
+        value = f"to_whole<{kind}>({r.vector(floats).code})" if floats else r.whole(whole).code
         if factor == 1:
             return f"store_int({where}, {value}, {lanes});"
         return f"store_strided_int({where}, {r.index(factor)}, {value}, {lanes});"
@@ -517,7 +523,7 @@ def _combine(monoid: Monoid, name: str, value: Text, dtype: DType, wraps: bool) 
 
 def _type(dtype: DType, lanes: Axis | None) -> str:
     if lanes is not None:
-        return "Mask" if dtype is boolean else "Doubles" if dtype is f64 else "Vec"
+        return VECTORS.get(dtype, "Vec")
     return computed_in(dtype)
 
 

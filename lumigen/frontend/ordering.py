@@ -14,7 +14,6 @@ from lumigen.dtype import i32, i64
 from lumigen.errors import BadArgument
 from lumigen.frontend.arrangement import counting
 from lumigen.frontend.extents import check_count, fixed
-from lumigen.frontend.looping import scanned
 from lumigen.frontend.movement import stack
 from lumigen.frontend.operand import (
     Value,
@@ -24,11 +23,10 @@ from lumigen.frontend.operand import (
     is_tensor,
     where,
 )
-from lumigen.frontend.primitive import constant, size
+from lumigen.frontend.primitive import size
 from lumigen.frontend.scattering import FEW, FEW_COMPARISONS, counted, rank
 from lumigen.frontend.sorting import sort, taken
 from lumigen.frontend.trace import fail
-from lumigen.graph import Edge
 from lumigen.index import Ix, ix, product
 from lumigen.view import Shape
 
@@ -75,6 +73,9 @@ def _are_few(row: Tensor, values: Tensor) -> bool:
     return n <= FEW or n * searched <= FEW_COMPARISONS
 
 
+MOST_PLACES = 1 << 30  # up to which twice a position is an i32
+
+
 def _most(extent: Ix) -> int:
     most = extent.bounds()[1]
     assert most is not None, "dims have a greatest value"
@@ -83,17 +84,25 @@ def _most(extent: Ix) -> int:
 
 def _looked_up(row: Tensor, values: Tensor, *, after: bool) -> Tensor:
     """The same by halving: a step compares one pair, and NaN is seen to before and after all steps."""
-    shape, count = values.extents, row.of(size(row.extents[-1]))
-    if product((*shape, row.extents[-1])) == 0:
+    shape, n = values.extents, row.extents[-1]
+    if product((*shape, n)) == 0:
         return filled(values, shape, 0).to(i64)
-    if not shape:
-        return _looked_up(row, values.reshape(1), after=after).reshape(())
-    rows = row.expand((*shape[:-1], row.extents[-1]))
-    numbers = count
-    if row.dtype.is_float:
-        numbers = _halved(rows, count, (*shape[:-1], ix(1)), lambda x: ~x.isnan())
-    place = _halved(rows, numbers, shape, lambda x: ~(values < x) if after else x < values)
-    return where(values.isnan(), count if after else numbers, place)
+    if row.ndim == 1:
+        values = values.flatten()
+    rows = row.expand((*values.extents[:-1], n))
+    kind = i32 if _most(n) < MOST_PLACES else i64
+    count = row.of(size(n)).to(kind)
+    if not row.dtype.is_float:
+        found = _halved(
+            rows, count, values.extents, lambda x: ~(values < x) if after else x < values
+        )
+        return found.to(i64).reshape(shape)
+    numbers = _halved(rows, count, (*values.extents[:-1], ix(1)), lambda x: ~x.isnan())
+    if after:  # NaN is not less than what it follows
+        found = _halved(rows, numbers, values.extents, lambda x: ~(values < x))
+    else:
+        found = _halved(rows, count, values.extents, lambda x: x < values)
+    return where(values.isnan(), count if after else numbers, found).to(i64).reshape(shape)
 
 
 def _halved(
@@ -101,21 +110,15 @@ def _halved(
 ) -> Tensor:
     """How many of the first `count` elements of each row (.., n) pass, those ahead of all others, in a shape (.., m).
 
-    A position moves on, by steps of halving lengths, if the last element that it would leave behind passes.
+    A position moves on, by steps of halving lengths, if the last element that it would leave behind passes. It may
+    pass the end, where all of them do.
     """
-    most = _most(rows.extents[-1])
-    turns = most.bit_length()
-    steps = stack([constant(1 << k, i64) for k in reversed(range(turns))])
-
-    def body(carries: list[Edge], elements: list[Edge]) -> tuple[list[Edge], list[Edge]]:
-        # within the row, and known to be: their sum does not wrap around
-        place, step = (rows.of(e).clamp(0, most) for e in (*carries, *elements))
-        to = place + step
-        return [where((to <= count) & passes(taken(rows, to - 1)), to, place).edge], []
-
-    start = filled(rows, shape, 0).to(i64).edge
-    (places,), _ = scanned(body, [start], [steps], axis=0, length=ix(turns))
-    return rows.of(places)[-1]
+    last = (count - 1).maximum(0)
+    place = filled(rows, shape, 0).to(count.dtype)
+    for step in (1 << k for k in reversed(range(_most(rows.extents[-1]).bit_length()))):
+        x = taken(rows, (place + (step - 1)).minimum(last))
+        place = where(passes(x), place + step, place)
+    return place.minimum(count)
 
 
 def isin(elements: Value, test_elements: Value, *, invert: bool = False) -> Tensor:

@@ -26,6 +26,7 @@ from lumigen.region import (
     Choose,
     Const,
     Expr,
+    Gather,
     Holds,
     Index,
     Intrinsic,
@@ -287,6 +288,8 @@ class Evaluator:
                 return self.holds(e.conditions)
             case Read():
                 return self._read(e)
+            case Gather():
+                return self._gathered(e)
             case Random():
                 return bits_at(self.value(e.key), self.ix(e.at), e.site, e.dtype.numpy)
             case Prim():
@@ -310,7 +313,16 @@ class Evaluator:
             return self.real if dtype.bits <= 32 else np.dtype(np.float64)
         return np.dtype(dtype.numpy)
 
-    def _read(self, e: Read) -> Array:
+    def _gathered(self, e: Gather) -> Array:
+        """An element for each place, which lies along the dimensions that it varies with."""
+        for axis, place in zip(e.axes, e.places, strict=True):
+            self.points[axis] = (0, self.value(place))
+        data = self._read(e)
+        for axis in e.axes:
+            del self.points[axis]
+        return data
+
+    def _read(self, e: Read | Gather) -> Array:
         source = self.buffers[e.source.name]
         data, inside = _gather(source, [self.ix(i) for i in e.at])
         data = data.astype(self.numpy(e.dtype))

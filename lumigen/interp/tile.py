@@ -27,6 +27,7 @@ from lumigen.region import (
     Choose,
     Const,
     Expr,
+    Gather,
     Holds,
     Index,
     Intrinsic,
@@ -626,6 +627,8 @@ class _Task:
                 return self.locals[e.name]
             case Read():
                 return _widened(self.memory[e.source.name][self.element(e.source, e.at)])
+            case Gather():
+                return self.gathered(e, memo)
             case Holds():
                 held: Any = np.True_
                 for c in e.conditions:
@@ -644,6 +647,18 @@ class _Task:
                 return INTRINSICS[e.name].meaning(*(self._value(a, memo) for a in e.args))
             case _:
                 raise TypeError(f"a tile program holds no {type(e).__name__}")
+
+    def gathered(self, e: Gather, memo: dict[Expr, Any]) -> Any:
+        """An element at places that are computed, which must be points of their axes."""
+        for axis, place in zip(e.axes, e.places, strict=True):
+            value = np.asarray(self._value(place, memo)).astype(np.int64)
+            if np.any((value < 0) | (value >= int(axis.extent.evaluate(self.dims)))):
+                raise IndexError(f"{e.source}: {value} is not in 0..{axis.extent} - 1")
+            self.axes[axis] = value
+        data = _widened(self.memory[e.source.name][self.element(e.source, e.at)])
+        for axis in e.axes:
+            del self.axes[axis]
+        return data
 
     def choose(self, e: Choose, memo: dict[Expr, Any]) -> Any:
         """Each branch, computed for those lanes alone that take it."""

@@ -17,10 +17,12 @@ from lumigen.memo import remembered
 from lumigen.region import (
     Buffer,
     Expr,
+    Gather,
     Read,
     Region,
     Role,
     buffers_of,
+    gather,
     indices_of,
     read,
     rebuild,
@@ -94,6 +96,9 @@ def with_buffers(region: Region, names: Mapping[Buffer, Buffer]) -> Region:
         if e not in memo:
             if isinstance(e, Read):
                 memo[e] = read(names.get(e.source, e.source), tuple(index(i) for i in e.at))
+            elif isinstance(e, Gather):
+                at, places = tuple(index(i) for i in e.at), tuple(visit(p) for p in e.places)
+                memo[e] = gather(names.get(e.source, e.source), at, e.axes, places)
             else:
                 memo[e] = rebuild(e, visit, index)
         return memo[e]

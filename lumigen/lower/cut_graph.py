@@ -28,8 +28,9 @@ from lumigen.graph import (
 from lumigen.index import Axis, Ix, ix
 from lumigen.lower.alike import Alike, form_of
 from lumigen.lower.factors import split_axes
+from lumigen.lower.gathers import gathered
 from lumigen.lower.guard import guard_reductions
-from lumigen.lower.measure import Sizes
+from lumigen.lower.measure import Sizes, deepest
 from lumigen.lower.peel import peel_reductions
 from lumigen.lower.places import (
     At,
@@ -56,6 +57,7 @@ from lumigen.region import (
     carried,
     choose,
     const,
+    free_axes,
     holds,
     index,
     prim,
@@ -205,10 +207,22 @@ class CutGraph:
 
     def inlined(self, n: Node) -> tuple[tuple[Axis, ...], Expr]:
         """The node's value over axes of its own, with everything inlined that is not cut."""
-        if n not in self.memo:
-            axes = self.own_axes(n)
-            self.memo[n] = axes, self.body(n, axes)
+        stack = [
+            n
+        ]  # of what is not written down yet, operands last: a long chain has no long stack
+        while stack:
+            x = stack[-1]
+            lacking = [] if x in self.memo else [a for a in self.inlined_by(x) if self._lacks(a)]
+            stack += lacking
+            if not lacking:
+                stack.pop()
+                if x not in self.memo:
+                    axes = self.own_axes(x)
+                    self.memo[x] = axes, self.body(x, axes)
         return self.memo[n]
+
+    def _lacks(self, n: Node) -> bool:
+        return n not in self.memo and n not in self.given and n.op in ROWS
 
     def own_axes(self, n: Node) -> tuple[Axis, ...]:
         """The axes that the node's value is written over.
@@ -225,7 +239,8 @@ class CutGraph:
             return self.scanned(n, axes)
         if n.op in ROWS and ROWS[n.op].form is Form.REDUCE:
             bound, where = self.reduced(n, axes)
-            return reduce(MONOIDS[n.op], bound, self.at_edge(n.args[0], where), computed(n.dtype))
+            body = self.at_edge(n.args[0], where)
+            return gathered(reduce(MONOIDS[n.op], bound, body, computed(n.dtype)))
         if isinstance(n.attr, RandomStream):
             (key,) = (self.at_edge(a, ()) for a in n.args)
             place = ix(0)
@@ -362,8 +377,11 @@ class CutGraph:
         if sizes.is_deep(n):  # what was cut since shortens it
             for a in self.order[: self.number[n] + 1]:
                 sizes.measure(a)
+        if sizes.is_deep(n):
+            sizes.depth[n] = deepest(self.inlined(n)[1])
         if sizes.is_long(n):
-            sizes.spelled[n] = len(walk([self.inlined(n)[1]]))
+            value = self.inlined(n)[1]
+            sizes.spelled[n] = sum(bool(free_axes(e)) for e in walk([value]))
         return sizes.is_deep(n) or sizes.is_long(n)
 
     # ---- regions ----

@@ -50,16 +50,18 @@ from lumigen.lower.cut_questions import (
     with_map,
     with_own_map,
 )
+from lumigen.lower.gathers import is_gathered
 from lumigen.lower.groups import is_scaled
 from lumigen.lower.guard import guard_reductions
+from lumigen.lower.long_chains import stored_of_chain
 from lumigen.lower.places import is_of_state, is_whole, is_widened
 from lumigen.lower.positions import bound_by, is_compared, picked_by
 from lumigen.lower.repeated import repeated
 from lumigen.lower.skeletons import Skeletons, becomes_states, is_only_folded, is_product
 from lumigen.lower.turned import find_turned
 from lumigen.machine import Storing
-from lumigen.ops import SOURCES, TRANSCENDENTALS, Op
-from lumigen.region import Expr, Read, Reduce, Region, children, free_axes, walk
+from lumigen.ops import ROWS, SOURCES, TRANSCENDENTALS, Op
+from lumigen.region import Expr, Read, Reduce, Region, children, free_axes, lookup_sources, walk
 
 FirstRule = Callable[[CutGraph], Iterable[Node]]
 Rule = Callable[[CutGraph, Skeletons], Iterable[Node]]
@@ -139,7 +141,7 @@ def large_values(g: CutGraph, _: Skeletons, n: Node) -> list[Node]:
     One that reads its operand at several places doubles what is computed: eight of them in a row make one value out of
     hundreds.
     """
-    return [n] if n not in g.cut and g.is_large(n) else []
+    return [stored_of_chain(g, n)] if n not in g.cut and g.is_large(n) else []
 
 
 def computed_positions(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
@@ -148,14 +150,29 @@ def computed_positions(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]
     if at is None or at.op in SOURCES or at in g.cut or volume(g.bound_axes(n)) < table:
         return []
     axes, value = g.inlined(at)
+    if volume_of(at.shape) == volume_of(n.shape) and is_gathered(g.inlined(n)[1]):
+        return _computed_tables(g, n)  # each position is asked for once
     is_whole_tensor = volume(free_axes(value)) == volume_of(at.shape) or not axes
     return [at] if is_whole_tensor and not is_compared(value) else []
+
+
+def _computed_tables(g: CutGraph, n: Node) -> list[Node]:
+    """What a gather reads, if it is computed and no larger than all that is read of it."""
+    read_of = (e.node for e in n.args[0].node.args if not e.dtype.is_bool)
+    tables = [t for t in read_of if t not in g.cut and t.op in ROWS and t not in g.given]
+    made = (
+        t for t in tables if not is_plain(g.inlined(t)[1]) or [*lookup_sources(g.inlined(t)[1])]
+    )
+    return [t for t in made if volume_of(t.shape) <= volume_of(n.shape)]
 
 
 def computed_bounds(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
     """An integer that bounds a reduction and is no index expression: stored, the loop begins or ends there."""
     at = bound_by(n)
-    if at is None or at.op in SOURCES or at in g.cut or not g.reduced_to(n):
+    if at is None or at.op in SOURCES or at in g.cut:
+        return []
+    sums = g.reduced_to(n)
+    if not sums or all(picked_by(r) is at for r in sums):
         return []
     is_many = volume_of(n.shape) >= skeletons.storing.table * volume_of(at.shape)
     return [at] if is_many and not is_compared(g.inlined(at)[1]) else []

@@ -5,9 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lumigen.graph import Node
+from lumigen.memo import remembered
+from lumigen.region import Expr, children
 
 LARGEST = 200  # different values that one element of a region is made of
 DEEPEST = 150  # steps from a buffer to a value
+
+
+@remembered
+def deepest(e: Expr) -> int:
+    """The steps of an expression; a gather is one, whatever it was written as."""
+    return 1 + max(map(deepest, children(e)), default=0)
 
 
 @dataclass

@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from lumigen.condition import Cmp
 from lumigen.index import Axis, Dim, Ix, Lookup, ix, lookup
-from lumigen.region import Buffer, Expr, Local, Read, local, read, rebuild
+from lumigen.region import Buffer, Expr, Gather, Local, Read, gather, local, read, rebuild
 from lumigen.tile import BitPlane, GroupScales, Operand, Stmt
 
 _EXPRESSIONS = get_args(Expr)
@@ -77,4 +77,8 @@ class Renames:
             )
         if isinstance(e, Read):
             return read(self.buffers.get(e.source, e.source), tuple(map(self.index, e.at)))
+        if isinstance(e, Gather):
+            at, places = tuple(map(self.index, e.at)), tuple(map(self.value, e.places))
+            axes = tuple(map(self.axis, e.axes))
+            return gather(self.buffers.get(e.source, e.source), at, axes, places)
         return rebuild(e, self.value, self.index)

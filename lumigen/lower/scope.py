@@ -20,16 +20,16 @@ from lumigen.index import (
     Lookup,
     ceildiv,
     floordiv,
-    is_less,
-    is_nonnegative,
     ix,
     maximum,
     minimum,
     of_atom,
+    product,
     unravel,
 )
 from lumigen.lower.named import named
 from lumigen.lower.phases import in_phases
+from lumigen.lower.safe import is_safe, is_safe_index
 from lumigen.memo import remembered
 from lumigen.ops import Op
 from lumigen.plan import Loop, NotRealised
@@ -39,6 +39,7 @@ from lumigen.region import (
     Choose,
     Const,
     Expr,
+    Gather,
     Holds,
     Index,
     Intrinsic,
@@ -55,7 +56,6 @@ from lumigen.region import (
     const,
     free_axes,
     holds,
-    indices_of,
     local,
     map_expr,
     rebuild,
@@ -73,40 +73,6 @@ def address(source: Buffer, at: tuple[Ix, ...]) -> Ix:
     return flat
 
 
-def is_safe(e: Expr, *, inside: bool = False) -> bool:
-    """Whether every read is within its buffer wherever the expression is evaluated.
-
-    A reduction can run anywhere (`guard`), so its reads count only if they are asked for (`inside`).
-    """
-    stack = [e]
-    seen: set[Expr] = set()
-    while stack:
-        x = stack.pop()
-        if x in seen or (isinstance(x, Reduce) and not inside):
-            continue
-        seen.add(x)
-        if isinstance(x, Read) and not _is_within(x.source, x.at):
-            return False
-        if not all(is_safe_index(i) for i in indices_of(x)):
-            return False
-        stack.extend(children(x))
-    return True
-
-
-def is_safe_index(i: Ix) -> bool:
-    """Whether the integers that an index reads are within their buffers."""
-    lookups = [a for a in i.atoms() if isinstance(a, Lookup)]
-    return all(_is_within(a.source, a.at) for a in lookups if isinstance(a.source, Buffer))
-
-
-def _is_within(source: Buffer, at: tuple[Ix, ...]) -> bool:
-    if source.role is Role.SCRATCH:
-        return True  # a tile is read only where the program has just written it
-    return all(
-        is_nonnegative(i) and is_less(i, extent) for extent, i in zip(source.dims, at, strict=True)
-    )
-
-
 def is_per_lane(e: Expr, lanes: Axis, dtypes: frozenset[DType] = FLOATS) -> bool:
     """Whether the value must be computed lane by lane: no vector of these dtypes is a form of it."""
     if lanes not in free_axes(e):
@@ -116,6 +82,10 @@ def is_per_lane(e: Expr, lanes: Axis, dtypes: frozenset[DType] = FLOATS) -> bool
         if at.coefficient(lanes) is None:
             return e.source.dtype is not f32 or in_phases(at, lanes) is None
         return e.dtype not in dtypes
+    if isinstance(e, Gather):
+        return e.dtype not in dtypes or not _is_at_places(e, lanes, dtypes)
+    if isinstance(e, Index) and e.dtype in dtypes:
+        return not adds_integers(e, lanes)
     if isinstance(e, Holds):
         affine = (c.of_numerator(lanes).slack.coefficient(lanes) for c in e.conditions)
         return any(factor is None for factor in affine) or not is_safe(e)
@@ -125,8 +95,39 @@ def is_per_lane(e: Expr, lanes: Axis, dtypes: frozenset[DType] = FLOATS) -> bool
         return address(source.source, source.at).coefficient(lanes) is None
     if isinstance(e, Prim | Intrinsic):
         there = {computed(x.dtype) for x in (e, *e.args)}
-        return not there <= dtypes | {boolean}
+        return not there <= dtypes | {boolean} or (i32 in there and not _is_whole(e))
     return isinstance(e, Index | Random)
+
+
+def _is_at_places(e: Gather, lanes: Axis, dtypes: frozenset[DType]) -> bool:
+    """Whether vectors of i32 hold where an element of memory lies that a gather reads for each lane."""
+    at = address(e.source, e.at)
+    steps = [at.coefficient(a) for a in e.axes]
+    if i32 not in dtypes or e.source.dtype not in (f32, i32):
+        return False
+    if any(s is None or lanes in s.axes for s in steps) or lanes in at.axes:
+        return False
+    most = extent_of_memory(e.source)
+    return most is not None and most < 2**31 and all(p.dtype is i32 for p in e.places)
+
+
+def extent_of_memory(b: Buffer) -> int | None:
+    """How many elements it has at most."""
+    return product(b.dims).bounds()[1]
+
+
+def _is_whole(e: Prim | Intrinsic) -> bool:
+    """Whether there is a step of vectors of i32 for it: sums, products, comparisons, truth values as numbers."""
+    if isinstance(e, Intrinsic):
+        return e.name in ("eq", "ne", "le")
+    if e.op is Op.CONTIGUOUS:
+        return e.dtype is f32 or e.args[0].dtype is boolean
+    return e.op in (Op.ADD, Op.MUL, Op.LESS_THAN)
+
+
+def has_nested_gathers(e: Gather) -> bool:
+    """Whether a place is made of what lies at another one."""
+    return any(isinstance(x, Gather) for x in walk(e.places))
 
 
 def integers_read(e: Prim) -> Read | None:
@@ -145,6 +146,8 @@ def lanes_fit(roots: Iterable[Expr], lanes: Axis, dtypes: frozenset[DType] = FLO
         value = e
         if isinstance(e, Reduce):
             value = guarded(e.monoid, e.body, _within_loops(e, lanes))
+        if isinstance(e, Gather) and is_per_lane(e, lanes, dtypes) and has_nested_gathers(e):
+            return False  # a lane by itself would go the whole way there
         if is_per_lane(value, lanes, dtypes) and any(
             isinstance(x, Reduce | Local) and lanes in free_axes(x) for x in walk([value])
         ):

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from lumigen.condition import Cmp
-from lumigen.dtype import f32
+from lumigen.dtype import f32, i32
 from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, minimum
 from lumigen.lower.ahead import asked_of, asking
 from lumigen.lower.built import Built, check, check_folded
@@ -40,6 +40,7 @@ from lumigen.lower.turns import fold_in_turns, has_corrections
 from lumigen.lower.unasked import unasked
 from lumigen.lower.widths import dtypes_of, moved_of
 from lumigen.machine import Gpu, Machine, Teams, Vectors
+from lumigen.ops import Op
 from lumigen.plan import KernelPlan, Loop, NotRealised, Step
 from lumigen.region import (
     Read,
@@ -49,11 +50,12 @@ from lumigen.region import (
     Store,
     free_axes,
     indices_of,
+    prim,
     substitute,
     walk,
 )
 from lumigen.schedule import Schedule
-from lumigen.tile import For, StoreTile, TileProgram, WhenLast
+from lumigen.tile import For, StoreTile, TileProgram, WhenLast, whole_of
 
 SITES = ("visits", "lanes", "stretches", "kept", "together")
 SITES_OF_ROWS = (*SITES, "held", "ahead")
@@ -380,7 +382,7 @@ def _program(plan: KernelPlan, sizes: Schedule, machine: Machine) -> TileProgram
     task = Axis("task", row_tasks * back_tasks * lane_tasks)
     beside = ix(task) // lane_tasks
     first, lo = beside // back_tasks * per_row, ix(task) % lane_tasks * chunk
-    dtypes = dtypes_of(machine.vectors)
+    dtypes = dtypes_of(machine.vectors, [s.value for s in plan.stores])
     top = Scope(Names(), frozenset({task}), dtypes=dtypes, team=threads > 1)
     after = beside % back_tasks * deep
     span = Spans(
@@ -445,8 +447,13 @@ def check_lanes(loops: Loops, threads: int, vectors: Vectors) -> None:
 
 
 def fill(scope: Scope, stores: Sequence[Store], lanes: Axis | None, where: tuple[Cmp, ...]) -> None:
-    values = scope.values([s.value for s in stores])
-    for s, value in zip(stores, values, strict=True):
+    held = [
+        whole_of(s.value, s.dst.dtype) if i32 in scope.dtypes and lanes else None for s in stores
+    ]
+    values = scope.values([x or s.value for x, s in zip(held, stores, strict=True)])
+    for s, x, value in zip(stores, held, values, strict=True):
+        if x is not None and s.dst.dtype is not x.dtype:  # a store of vectors widens
+            value = prim(Op.CONTIGUOUS, (value,), s.dst.dtype)  # noqa: PLW2901
         scope.stmts.append(StoreTile(s.dst, s.at, value, lanes, where))
 
 

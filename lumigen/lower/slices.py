@@ -11,7 +11,18 @@ from dataclasses import dataclass, replace
 
 from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, Ix, Lookup, lookup, product
-from lumigen.region import Buffer, Expr, Read, Region, Store, free_axes, read, rebuild
+from lumigen.region import (
+    Buffer,
+    Expr,
+    Gather,
+    Read,
+    Region,
+    Store,
+    free_axes,
+    gather,
+    read,
+    rebuild,
+)
 
 
 @dataclass(frozen=True)
@@ -48,9 +59,15 @@ def take_slices(region: Region) -> tuple[Region, dict[Buffer, Slice]]:
 
     def visit(e: Expr) -> Expr:
         if e not in memo:
-            memo[e] = (
-                read(*sliced(e.source, e.at)) if isinstance(e, Read) else rebuild(e, visit, index)
-            )
+            if isinstance(e, Gather):
+                places = tuple(map(visit, e.places))
+                memo[e] = gather(*sliced(e.source, e.at), e.axes, places)
+            else:
+                memo[e] = (
+                    read(*sliced(e.source, e.at))
+                    if isinstance(e, Read)
+                    else rebuild(e, visit, index)
+                )
         return memo[e]
 
     def store(s: Store) -> Store:

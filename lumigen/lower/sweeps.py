@@ -16,7 +16,13 @@ from lumigen.dtype import DType
 from lumigen.index import Axis, Ix, Lookup, extent_of, ix
 from lumigen.lower.float_states import affine_places, in_floats
 from lumigen.lower.runs import vary, visited
-from lumigen.lower.scope import address, floats_of, is_per_lane, kernel_reductions, lanes_fit
+from lumigen.lower.scope import (
+    address,
+    floats_of,
+    is_per_lane,
+    kernel_reductions,
+    lanes_fit,
+)
 from lumigen.lower.together import rows_together
 from lumigen.lower.widths import dtypes_of
 from lumigen.lower.window import windowed
@@ -38,6 +44,7 @@ from lumigen.region import (
     substitute,
     walk,
 )
+from lumigen.tile import whole_of
 
 
 def plan_sweeps(region: Region, machine: Machine) -> KernelPlan:
@@ -92,8 +99,11 @@ def lane_kind(stores: tuple[Store, ...], lane: Axis | None, vectors: Vectors, *,
 
 def vectors_store(stores: tuple[Store, ...], lane: Axis, vectors: Vectors) -> bool:
     """Whether vectors along the lanes compute all that is stored."""
-    dtypes = dtypes_of(vectors)
-    floats = [floats_of(s.value, s.dst.dtype, integers=vectors.integers) for s in stores]
+    dtypes = dtypes_of(vectors, [s.value for s in stores])
+    floats = [
+        floats_of(s.value, s.dst.dtype, integers=vectors.integers) or whole_of(s.value, s.dst.dtype)
+        for s in stores
+    ]
     found = [x for x in floats if x is not None and x.dtype in dtypes]
     return len(found) == len(stores) and lanes_fit(found, lane, dtypes)
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import gcd
 
-from lumigen.dtype import DOUBLES, FLOATS, DType, i8, u8
+from lumigen.dtype import DOUBLES, FLOATS, DType, i8, i32, u8
 from lumigen.index import Axis, Ix
 from lumigen.lower.scope import address, kernel_reductions
 from lumigen.machine import Teams, Vectors
-from lumigen.region import Read, Region, walk
+from lumigen.region import Expr, Gather, Read, Region, walk
 
 
-def dtypes_of(vectors: Vectors) -> frozenset[DType]:
-    """Of the numbers that lanes have."""
-    return DOUBLES if vectors.doubles else FLOATS
+def dtypes_of(vectors: Vectors, values: Iterable[Expr] = ()) -> frozenset[DType]:
+    """Of the numbers that lanes have; integers where some of the values are read at places that are computed."""
+    floats = DOUBLES if vectors.doubles else FLOATS
+    places = vectors.integers and any(isinstance(e, Gather) for e in walk(values))
+    return floats | {i32} if places else floats
 
 
 def width_of(region: Region, teams: Teams) -> int:

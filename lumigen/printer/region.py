@@ -13,6 +13,7 @@ from lumigen.region import (
     Choose,
     Const,
     Expr,
+    Gather,
     Holds,
     Index,
     Intrinsic,
@@ -84,6 +85,10 @@ def _node(e: Expr, names: dict[Expr, str]) -> str:
             return f"index({e.value})"
         case Read():
             return f"{e.source}[{_list(e.at)}]"
+        case Gather():
+            places = zip(e.axes, e.places, strict=True)
+            where = ", ".join(f"{a} = {_use(p, names)}" for a, p in places)
+            return f"{e.source}[{_list(e.at)}] at {where}"
         case Random():
             return f"random bits {e.dtype} of key {_use(e.key, names)}, site {e.site}, at {e.at}"
         case Holds():

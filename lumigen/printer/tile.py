@@ -14,6 +14,7 @@ from lumigen.region import (
     Choose,
     Const,
     Expr,
+    Gather,
     Holds,
     Index,
     Intrinsic,
@@ -101,6 +102,10 @@ def show_expr(e: Expr) -> str:
             return e.name
         case Read():
             return f"{e.source}{_at(e.at)}"
+        case Gather():
+            places = zip(e.axes, e.places, strict=True)
+            where = ", ".join(f"{a} = {show_expr(p)}" for a, p in places)
+            return f"({e.source}{_at(e.at)} at {where})"
         case Random():
             return f"random bits {e.dtype} of key {show_expr(e.key)}, site {e.site}, at {e.at}"
         case Holds():

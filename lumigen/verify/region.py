@@ -14,6 +14,7 @@ from lumigen.region import (
     Carried,
     Choose,
     Expr,
+    Gather,
     Holds,
     Local,
     Monoid,
@@ -50,7 +51,7 @@ def verify_fold(fold: LoopFold, after: str = "verify") -> LoopFold:
 # ---- what is known where an expression is evaluated ----
 
 
-def reached(roots: Iterable[Expr]) -> Iterator[tuple[Read, Conditions]]:
+def reached(roots: Iterable[Expr]) -> Iterator[tuple[Read | Gather, Conditions]]:
     """Every read with what holds wherever it is evaluated, once for each set of conditions."""
     none: Conditions = frozenset()
     stack = [(e, none) for e in roots]
@@ -60,8 +61,9 @@ def reached(roots: Iterable[Expr]) -> Iterator[tuple[Read, Conditions]]:
         if (e, given) in seen:
             continue
         seen.add((e, given))
-        if isinstance(e, Read):
+        if isinstance(e, Read | Gather):
             yield e, given
+            stack.extend((c, given) for c in children(e))
         elif isinstance(e, Choose) and isinstance(e.condition, Holds):
             stack.append((e.then, given | frozenset(e.condition.conditions)))
             stack.append((e.otherwise, given | _otherwise(e.condition)))
@@ -79,7 +81,7 @@ def _otherwise(condition: Holds) -> Conditions:
     return frozenset({Cmp(-condition.conditions[0].slack - 1)})
 
 
-def inside(read: Read) -> tuple[Cmp, ...]:
+def inside(read: Read | Gather) -> tuple[Cmp, ...]:
     """The conditions under which a read is within its buffer."""
     pairs = zip(read.at, read.source.dims, strict=True)
     return tuple(c for i, extent in pairs for c in (less(-1, i), less(i, extent)))
@@ -142,7 +144,7 @@ def _broken_by_node(e: Expr) -> Iterator[str]:
                 yield f"a reduction of {e.body.dtype} in {e.acc} as {e.dtype}"
             if len(set(e.axes)) != len(e.axes) or not e.axes:
                 yield "a reduction over no axis, or over one twice"
-        case Read() | Random():
+        case Read() | Gather() | Random():
             yield from _broken_by_source(e)
         case Scan():
             if e.step.dtype is not e.dtype:
@@ -155,12 +157,16 @@ def _broken_by_node(e: Expr) -> Iterator[str]:
             pass
 
 
-def _broken_by_source(e: Read | Random) -> Iterator[str]:
+def _broken_by_source(e: Read | Gather | Random) -> Iterator[str]:
     if isinstance(e, Random):
         if e.key.dtype is not i64 or e.dtype not in (i32, i64):
             yield f"random bits of {e.dtype} by a key of {e.key.dtype}"
     elif len(e.at) != len(e.source.dims) or e.dtype is not computed(e.source.dtype):
         yield f"{e.source}[{_list(e.at)}] as {e.dtype}"
+    elif isinstance(e, Gather) and (
+        len(e.axes) != len(e.places) or not all(p.dtype.is_int for p in e.places)
+    ):
+        yield f"{_list(e.axes)} at places of {_list(p.dtype for p in e.places)}"
 
 
 def _broken_by_prim(e: Prim) -> str | None:

@@ -55,6 +55,7 @@ from lumigen.tile import (
     WhenLast,
     WhenSummed,
     reads_memory,
+    whole_of,
 )
 from lumigen.verify.facts import (
     Facts,
@@ -329,7 +330,7 @@ def _broken_value_of(
     lanes = None if isinstance(s, ScanCarry) and s.lanes not in scope.axes else s.lanes
     if isinstance(s, Let | Advance) and scope.lanes is None and is_of_names(s.value, s.lanes):
         scope = replace(scope, lanes=s.lanes)  # of accumulators, between loops over their lanes
-    yield from broken_value(s.value, facts, scope, lanes)
+    yield from broken_value(s.value, facts, scope, lanes, (*VECTORS, i32))
     if s.value.dtype is not s.name.dtype:
         yield f"a value of {s.value.dtype} as {s.name.dtype}"
 
@@ -522,7 +523,8 @@ def _broken_accumulate(s: Accumulate, facts: Facts, scope: FactScope) -> Iterato
 def _broken_store(s: StoreTile, facts: Facts, scope: FactScope) -> Iterator[str]:
     yield from broken_use(s.dst, facts)
     stored = (i8, u8, i32) if s.lanes is not None and s.dst.dtype.is_int else VECTORS
-    yield from broken_value(s.value, facts, scope, s.lanes, stored)
+    value = whole_of(s.value, s.dst.dtype) if s.lanes is not None else None
+    yield from broken_value(value or s.value, facts, scope, s.lanes, stored)
     if len(s.at) != len(s.dst.dims):
         yield f"{len(s.at)} indices for {len(s.dst.dims)} dims"
         return
@@ -571,6 +573,8 @@ def _packed_as(element: DType) -> DType:
 
 def _in_vectors(s: StoreTile) -> bool:
     """Whether vectors store it: floats, what they make integers of, i32 that they add up, or one value in all lanes."""
+    if whole_of(s.value, s.dst.dtype) is not None:
+        return True
     if not s.dst.dtype.is_int or s.dst.dtype is i32:
         return s.dst.dtype is i32 or computed(s.dst.dtype) in (f32, f64)
     value = s.value

@@ -10,6 +10,7 @@ from lumigen.index import Axis
 from lumigen.region import (
     Carried,
     Expr,
+    Gather,
     Holds,
     Index,
     Local,
@@ -53,8 +54,9 @@ def broken_value(
     if lanes is not None and computed(e.dtype) not in dtypes:
         yield f"lanes of {e.dtype}"
     for x in walk([e]):
+        within = replace(scope, axes=scope.axes | {*x.axes}) if isinstance(x, Gather) else scope
         for i in indices_of(x):
-            yield from broken_index(i, facts, scope, alike=lanes is None)
+            yield from broken_index(i, facts, within, alike=lanes is None)
         if isinstance(x, Local):
             if x not in scope.locals:
                 yield f"{x.name} has no value here"
@@ -72,7 +74,7 @@ def broken_value(
 
 def is_of_names(e: Expr, lanes: Axis | None) -> bool:
     """Whether nothing but names varies with the lanes."""
-    leaves = (x for x in walk([e]) if isinstance(x, Read | Index | Holds | Random))
+    leaves = (x for x in walk([e]) if isinstance(x, Read | Gather | Index | Holds | Random))
     return lanes is not None and not any(lanes in free_axes(x) for x in leaves)
 
 

@@ -93,6 +93,14 @@ LUMIGEN_INLINE Vec build_lanes(F&& at, FirstLanes l) {
 LUMIGEN_INLINE int lane_count(AllLanes) { return kLanes; }
 LUMIGEN_INLINE int lane_count(FirstLanes l) { return l.n; }
 
+// build_lanes() of integers.
+template <class F, class Lanes>
+LUMIGEN_INLINE IVec build_ints(F&& at, Lanes lanes) {
+  int32_t each[kLanes] = {};
+  for (int i = 0; i < lane_count(lanes); i++) each[i] = at(i);
+  return load_int(each, AllLanes{});
+}
+
 // Lane i comes from p[i * stride].
 template <class Lanes>
 LUMIGEN_INLINE Vec load_strided(const float* p, int64_t stride, Lanes lanes) {
@@ -196,12 +204,21 @@ template <class Lanes>
 LUMIGEN_INLINE Vec gather(const float* p, const int64_t* index, Lanes lanes) {
   return build_lanes([&](int i) { return p[index[i]]; }, lanes);
 }
+#if !defined(LUMIGEN_GATHERS)
 template <class Lanes>
 LUMIGEN_INLINE Vec gather(const float* p, IVec index, Lanes lanes) {
   int32_t each[kLanes];
   store_int(each, index, AllLanes{});
   return build_lanes([&](int i) { return p[each[i]]; }, lanes);
 }
+template <class Lanes>
+LUMIGEN_INLINE IVec gather_int(const int32_t* p, IVec index, Lanes lanes) {
+  int32_t each[kLanes];
+  store_int(each, index, AllLanes{});
+  for (int i = 0; i < kLanes; i++) each[i] = i < lane_count(lanes) ? p[each[i]] : 0;
+  return load_int(each, AllLanes{});
+}
+#endif
 
 LUMIGEN_INLINE Vec recip(Vec a) { return splat(1.0f) / a; }
 LUMIGEN_INLINE Vec abs(Vec a) { return from_bits(bits(a) & splat_int(0x7fffffff)); }
@@ -216,6 +233,8 @@ LUMIGEN_INLINE Vec max_nan(Vec a, Vec b) { return select(is_nan(b), b, max_order
 LUMIGEN_INLINE Vec min_nan(Vec a, Vec b) { return select(is_nan(b), b, min_ordered(a, b)); }
 
 LUMIGEN_INLINE Mask ne(Vec a, Vec b) { return mask_not(eq(a, b)); }
+LUMIGEN_INLINE Mask ne(IVec a, IVec b) { return mask_not(eq(a, b)); }
+LUMIGEN_INLINE Mask le(IVec a, IVec b) { return mask_not(lt(b, a)); }
 LUMIGEN_INLINE Mask is_inf(Vec a) { return eq(abs(a), splat(__builtin_inff())); }
 LUMIGEN_INLINE Mask is_finite(Vec a) { return lt(abs(a), splat(__builtin_inff())); }
 

@@ -154,6 +154,23 @@ LUMIGEN_INLINE bool any(Mask a) { return _mm256_movemask_ps(a.v) != 0; }
 LUMIGEN_INLINE Vec select(Mask m, Vec a, Vec b) { return {_mm256_blendv_ps(b.v, a.v, m.v)}; }
 LUMIGEN_INLINE IVec select(Mask m, IVec a, IVec b) { return bits(select(m, from_bits(a), from_bits(b))); }
 
+#define LUMIGEN_GATHERS
+// Lane i comes from p[index[i]]; of lanes that are not named nothing is read.
+LUMIGEN_INLINE Vec gather(const float* p, IVec index, AllLanes) {
+  const __m256 all = _mm256_castsi256_ps(_mm256_set1_epi32(-1));
+  return {_mm256_mask_i32gather_ps(_mm256_setzero_ps(), p, index.v, all, sizeof *p)};
+}
+LUMIGEN_INLINE Vec gather(const float* p, IVec index, FirstLanes l) {
+  return {_mm256_mask_i32gather_ps(_mm256_setzero_ps(), p, index.v, _mm256_castsi256_ps(lane_bits(l)),
+                                   sizeof *p)};
+}
+LUMIGEN_INLINE IVec gather_int(const int32_t* p, IVec index, AllLanes) {
+  return {_mm256_mask_i32gather_epi32(_mm256_setzero_si256(), p, index.v, _mm256_set1_epi32(-1), sizeof *p)};
+}
+LUMIGEN_INLINE IVec gather_int(const int32_t* p, IVec index, FirstLanes l) {
+  return {_mm256_mask_i32gather_epi32(_mm256_setzero_si256(), p, index.v, lane_bits(l), sizeof *p)};
+}
+
 LUMIGEN_INLINE float first_lane(Vec a) { return _mm256_cvtss_f32(a.v); }
 // Lanes 0, 2, 4, ... of a, then lanes 1, 3, 5, ... of b.
 LUMIGEN_INLINE Vec even_then_odd(Vec a, Vec b) {

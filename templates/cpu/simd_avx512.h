@@ -160,6 +160,22 @@ LUMIGEN_INLINE IVec select(Mask m, IVec a, IVec b) { return {_mm512_mask_blend_e
 
 // Lane i where bit i is set.
 LUMIGEN_INLINE Mask lanes_of(uint32_t bits) { return {__mmask16(bits)}; }
+
+#define LUMIGEN_GATHERS
+// Lane i comes from p[index[i]]; of lanes that are not named nothing is read.
+LUMIGEN_INLINE Vec gather(const float* p, IVec index, AllLanes) {
+  return {_mm512_mask_i32gather_ps(_mm512_setzero_ps(), __mmask16(-1), index.v, p, sizeof *p)};
+}
+LUMIGEN_INLINE Vec gather(const float* p, IVec index, FirstLanes l) {
+  return {_mm512_mask_i32gather_ps(_mm512_setzero_ps(), lane_bits(l), index.v, p, sizeof *p)};
+}
+LUMIGEN_INLINE IVec gather_int(const int32_t* p, IVec index, AllLanes) {
+  return {_mm512_mask_i32gather_epi32(_mm512_setzero_si512(), __mmask16(-1), index.v, p, sizeof *p)};
+}
+LUMIGEN_INLINE IVec gather_int(const int32_t* p, IVec index, FirstLanes l) {
+  return {_mm512_mask_i32gather_epi32(_mm512_setzero_si512(), lane_bits(l), index.v, p, sizeof *p)};
+}
+
 LUMIGEN_INLINE float first_lane(Vec a) { return _mm512_cvtss_f32(a.v); }
 // The lanes in the mask; nothing else is read, and the others are zero.
 LUMIGEN_INLINE Vec load_masked(const float* p, Mask m) { return {_mm512_maskz_loadu_ps(m.v, p)}; }

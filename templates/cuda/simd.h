@@ -192,7 +192,8 @@ LUMIGEN_INLINE float near_quotient(float a, float b) {
   return a == 0.0f ? first : fmaf(fmaf(-b, second, a), r, second);
 }
 
-// Division has a branch of its own in each lane, for floats that are far: here all lanes have one, and overlap.
+// Division has a branch of its own in each lane, for floats that are far: here all lanes have one, and
+// overlap.
 LUMIGEN_INLINE Vec operator/(Vec a, Vec b) {
   bool any = false;
   Vec out = map_lanes(a, b, [&](float x, float y) {
@@ -271,9 +272,7 @@ LUMIGEN_INLINE float mod(float a, float b) {
   return r != 0.0f && (r < 0.0f) != (b < 0.0f) ? r + b : r;
 }
 
-LUMIGEN_INLINE Vec recip(Vec a) {
-  return splat(1.0f) / a;
-}
+LUMIGEN_INLINE Vec recip(Vec a) { return splat(1.0f) / a; }
 LUMIGEN_INLINE Vec sqrt(Vec a) {
   return map_lanes(a, [](float x) { return sqrtf(x); });
 }
@@ -516,8 +515,9 @@ LUMIGEN_INLINE Vec widened(PackedVec<Type> a) {
   return out;
 }
 
-// Says that the parts may have changed, so that what they were widened to is not kept in registers: the compiler
-// takes no note of an empty statement when it assigns these, but it cannot know that the clock's first bit is 0.
+// Says that the parts may have changed, so that what they were widened to is not kept in registers: the
+// compiler takes no note of an empty statement when it assigns these, but it cannot know that the clock's
+// first bit is 0.
 template <class Type, int kParts>
 LUMIGEN_INLINE void widen_anew(PackedVec<Type> (&parts)[kParts]) {
   const uint32_t zero = static_cast<uint64_t>(clock64()) >> 63;

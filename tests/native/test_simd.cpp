@@ -194,6 +194,12 @@ static void check_partial_lanes() {
     for (int i = 0; i < kLanes; i++) CHECK(all[i] == (i < n ? float(n - 1 - i) : 0.0f));
     store(all, gather(wide, iota_int() * splat_int(3), lanes), AllLanes{});
     for (int i = 0; i < kLanes; i++) CHECK(all[i] == (i < n ? float(i) : 0.0f));
+    int32_t* const integers = reinterpret_cast<int32_t*>(wide);
+    for (int i = 0; i < 3 * n - 2; i++) integers[i] = -i;
+    store_int(whole, gather_int(integers, iota_int() * splat_int(3), lanes), AllLanes{});
+    for (int i = 0; i < kLanes; i++) CHECK(whole[i] == (i < n ? -3 * i : 0));
+    store_int(whole, build_ints([&](int i) { return integers[3 * i]; }, lanes), AllLanes{});
+    for (int i = 0; i < kLanes; i++) CHECK(whole[i] == (i < n ? -3 * i : 0));
     check_all_phases(end, lanes);
   }
 }
