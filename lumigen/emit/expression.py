@@ -337,7 +337,7 @@ class Renderer:
         varies = self.lanes is not None and self.lanes in free_axes(e)
         if e.dtype is i32 and i32 in self.dtypes and not (varies and isinstance(e, Local)):
             return self.whole(e)
-        if not varies:
+        if self.lanes is None or not varies:
             return Text(f"splat({self.scalar(e).code})")
         if isinstance(e, Local):
             turn = f"[{self.use('turn')}]" if e.name in self.turning else ""

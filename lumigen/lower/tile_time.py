@@ -62,8 +62,8 @@ def small_tile(found: Contraction, element: DType, machine: Gpu) -> ProductTile 
         busy = -(-m // t.rows) * batch >= machine.multiprocessors
         return whole and full and busy and k <= deepest
 
-    found = (_shorter(t, k) for deepest, t in products.small if fits(deepest, t))
-    return next(found, None)
+    tile = next((t for deepest, t in products.small if fits(deepest, t)), None)
+    return None if tile is None else _shorter(tile, k)
 
 
 def _shorter(t: ProductTile, k: int) -> ProductTile:
