@@ -370,6 +370,11 @@ row("layer_norm_plain", lambda x: F.layer_norm(x, (3, 5)), (N, 3, 5))
 row("rms_norm", lambda x: F.rms_norm(x, 24, weight("g", 24), eps=1e-6), (N, M, 24))
 row("group_norm", lambda x: F.group_norm(x, 2, weight("g", 4), weight("b", 4)), (N, 4, 5, 3))
 row(
+    "batch_norm_of_normed_planes",
+    lambda x: F.batch_norm(F.group_norm(x, 4), None, None, training=True),
+    (2, 4, 14, 14),
+)
+row(
     "batch_norm",
     lambda x: F.batch_norm(x, weight("m", 3), weight("v", 3).abs(), weight("g", 3), weight("b", 3)),
     (N, 3, M),

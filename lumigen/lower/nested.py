@@ -13,7 +13,19 @@ from dataclasses import replace
 from lumigen.index import Axis, ix
 from lumigen.lower.scope import kernel_reductions
 from lumigen.names import fresh
-from lumigen.region import Buffer, Reduce, Region, Role, Store, free_axes, map_expr, read, reduce
+from lumigen.region import (
+    Buffer,
+    Expr,
+    Reduce,
+    Region,
+    Role,
+    Store,
+    free_axes,
+    map_expr,
+    read,
+    reduce,
+    substitute,
+)
 
 
 def nested(region: Region) -> tuple[Region, Region] | None:
@@ -38,17 +50,29 @@ def row_axes(r: Reduce) -> tuple[Axis, ...]:
 
 def _apart(region: Region, r: Reduce, rows: tuple[Axis, ...]) -> tuple[Region, Region]:
     (store,) = region.stores
-    kept = (*(a for a in store.axes if a in free_axes(r)), *rows)
     along = tuple(a for a in r.axes if a not in rows)
     of_rows = tuple(c for c in r.where if not c.axes & {*along})
     of_terms = tuple(c for c in r.where if c not in of_rows)
+    kept = tuple(a for a in store.axes if a in free_axes(r))
     name = fresh("rows", {b.name for b in region.buffers()})
-    b = Buffer(name, Role.TEMP, tuple(a.extent for a in kept), r.dtype)
-    place = tuple(map(ix, kept))
+    b = Buffer(name, Role.TEMP, tuple(a.extent for a in (*kept, *rows)), r.dtype)
     value = reduce(r.monoid, along, r.body, r.dtype, of_terms)
-    whole = reduce(r.monoid, rows, read(b, place), r.dtype, of_rows)
+    stored = _with_own_axes(b, (*kept, *rows), value)
+    whole = reduce(r.monoid, rows, read(b, tuple(map(ix, (*kept, *rows)))), r.dtype, of_rows)
     rest = replace(store, value=map_expr(store.value, {r: whole}))
-    return (
-        replace(region, stores=(Store(b, kept, place, value),)),
-        replace(region, stores=(rest,)),
-    )
+    return replace(region, stores=(stored,)), replace(region, stores=(rest,))
+
+
+def _with_own_axes(b: Buffer, axes: tuple[Axis, ...], value: Expr) -> Store:
+    """The store of a value for each point of the axes; they have other names than what reductions inside are over.
+
+    The squares about a mean of all rows are over the same rows as the mean.
+    """
+    inside = {a for e in kernel_reductions([value]) for a in e.axes}
+    taken = {a.name for a in inside | {*axes}}
+    own: list[Axis] = []
+    for a in axes:
+        own.append(replace(a, name=fresh(a.name, taken)) if a in inside else a)
+        taken.add(own[-1].name)
+    places = tuple(map(ix, own))
+    return Store(b, tuple(own), places, substitute(value, dict(zip(axes, places, strict=True))))
