@@ -34,6 +34,11 @@ def batch_norm(x: Any, a: Any, b: Any) -> Any:
     return F.batch_norm(x, None, None, a, b, training=True)
 
 
+def normed_rows_of_groups(x: Any, a: Any, b: Any) -> Any:
+    x = F.group_norm(x, 2, a, b)
+    return x - x.mean(-1, keepdim=True)
+
+
 N = lg.Dim("n", 1, 9, typical=4)
 # name: the function, the shape of its images, its launches
 CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], int]] = {
@@ -96,6 +101,20 @@ def test_a_group_is_read_once() -> None:
     keeps = [s for s in last("group_norm").program.statements() if isinstance(s, Keep)]
     reads = [e.source.name for s in keeps for e in walk([s.value]) if isinstance(e, Read)]
     assert reads.count("x") == 1
+
+
+def test_statistics_of_rows_and_of_groups_are_merged_by_each_row(rng: np.random.Generator) -> None:
+    inputs = {
+        "x": rng.normal(1, 1, (3, 24, 11, 11)).astype(np.float16),
+        "a": rng.normal(1, 1, 24).astype(np.float16),
+        "b": rng.normal(1, 1, 24).astype(np.float16),
+    }
+    specs = {k: lg.spec(*v.shape, dtype=lg.f16) for k, v in inputs.items()}
+    graph = traced(normed_rows_of_groups, **specs)
+    model = assemble((("entry", graph),), CUDA)
+    assert len(model.kernels) == 2
+    (found,) = run_entry(model, inputs, {}).values()
+    agree(found, evaluate(graph, inputs, {})["out"], "normed rows of groups")
 
 
 @pytest.mark.parametrize("shape", [(4, 24, 8, 8), (4, 24, 14, 14)])

@@ -95,14 +95,20 @@ def split(region: Region, machine: Machine) -> Split:
 
 
 def _leaves_a_flat_map(pieces: _Pieces, reductions: Sequence[Reduce]) -> bool:
-    """Whether threads run through several rows of the last store at once, but for reductions that each row merges."""
+    """Whether threads run through several rows of the last store at once, but for reductions that each row merges.
+
+    What these come to has the same axes then, and is stored by one launch; of several kinds of rows it takes several.
+    """
     teams, stores = pieces.machine.teams, pieces.split().rest.stores
     left = all(isinstance(pieces.now(r), Reduce) for r in reductions)
     is_row = pieces.lane is not None and not any(pieces.lane in free_axes(r) for r in reductions)
     if teams is None or not left or not is_row:
         return False
     stored = _Pieces(Region(stores), pieces.machine)
-    stored.store(_of_rows(stored.last.value, stored.lane))
+    values = _of_rows(stored.last.value, stored.lane)
+    if len(set(map(free_axes, values))) != 1:
+        return False
+    stored.store(values)
     flat = merge_axes(stored.split().rest.stores, teams)
     return flat[-1].axes[-1].extent != merge_axes(stores, teams)[-1].axes[-1].extent
 
@@ -276,7 +282,7 @@ class _Pieces:
         self.store(each)
 
     def store(self, each: Sequence[Expr]) -> None:
-        """Store what reductions come to, or what is made of them, in one region."""
+        """Store what reductions come to, or what is made of them, in one region: all have the same axes."""
         stores = dict[Expr, Store]()
         for r in each:
             whole = self.now(r)
