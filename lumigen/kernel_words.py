@@ -26,7 +26,7 @@ pack_b_along_bf16 pack_b_bf16 pack_b_from pack_b_from_bf16 pack_rows_of_runs pac
 products random_bits reach recip reduce_add reduce_max round_bf16 round_f16 scale_rows scan_lanes select select_row
 several sin splat splat_int sqrt store store_bf16 store_f16 store_int store_strided store_strided_bf16
 store_strided_f16 store_strided_int subtract_wrapping sum_row sum_rows team_number team_rank to_float to_int to_whole
-transpose_tile whole_quotient whole_remainder whole_sum whole_vectors widen widened zero_tail
+transpose_tile whole_quotient whole_remainder whole_sum whole_vectors widen widen_anew widened zero_tail
 
 Accumulators Along BFloat16 Batch Boxes Bytes CUtensorMap Copy Doubles Extent Float16 Float32 Flow KeepsAll Mask
 Multiplier PackedVec Part Product Reach Run Several Strided Sums Tile TileAt Together Total TransposedTile Vec Vecs bf16
@@ -54,7 +54,7 @@ tile total turned v w_tile weights whole
 _OWN = """
 a_tile acc arrived b_tile back band batch block c c_tile column_tile columns_each d e group inside j k k_begin
 k_end m map_a map_b map_c n n_begin n_end once outer p panels part parts pk place places r rank row row_tile row_tiles
-column_tiles rows_each scores strip sums task tile total w_tile x_tile
+column_tiles piece rows_each scores strip sums task tile total w_tile x_tile
 """
 ENDS = (
     "_offset",

@@ -335,7 +335,8 @@ class ProductTiles:
         FewTile, ...
     ]  # of up to so many rows, the fewest first; none where threads make no columns
     fewest: int  # rows of them at least: loops read the columns of fewer as fast
-    tall: int  # rows of a small tile of a matrix that may have any number of them
+    narrow: int  # columns that a small tile has of a matrix with any number of rows
+    tall: int  # rows of one with more columns, of such a matrix
     stored: int  # neighbours of a row that one thread stores
     line: int  # bytes of memory that move together
     most_parts: int

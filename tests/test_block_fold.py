@@ -71,8 +71,8 @@ def count_of_most(scores: Any) -> Any:
 FOLDED: dict[str, Case] = {
     "log_sum_exp": (log_sum_exp, operands()),
     "half": (log_sum_exp, operands(dtype=lg.f16)),
-    "deepest": (log_sum_exp, operands(depth=500)),
-    "depth_of_a_dim": (log_sum_exp, operands(depth=DEEP)),
+    "deepest": (log_sum_exp, operands(MANY, depth=500)),
+    "depth_of_a_dim": (log_sum_exp, operands(MANY, depth=DEEP)),
     "many_rows": (log_sum_exp, operands(MANY)),
     "commuted": (lambda q, k: (k @ q.T).logsumexp(0), operands()),
     "turned": (

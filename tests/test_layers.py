@@ -34,7 +34,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"intrinsics", "ops", "toolchain", "view"}),
     frozenset({"graph", "limits"}),
     frozenset({"pattern", "region"}),
-    frozenset({"cost", "plan", "schedule"}),
+    frozenset({"block_tile", "cost", "plan", "schedule"}),
     frozenset({"tile"}),
     frozenset({"program"}),
     frozenset({"interp", "printer", "trail", "verify", "weights"}),

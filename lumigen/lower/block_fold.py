@@ -178,7 +178,8 @@ def _leaves_idle(found: Cascade, machine: StreamingGpu) -> bool:
     (k,) = found.fold.axes
     depth = extent_of(found.inner.value.axes).estimate()
     columns, m = k.extent.estimate(), extent_of(found.columns).estimate()
-    blocks = extent_of(found.grid).estimate() * -(-m // rows) * parts_of_rows(found, machine)
+    parts = parts_of_rows(found, machine)
+    blocks = extent_of(found.grid).estimate() * -(-m // rows) * parts
     idle = machine.division.idle * blocks < machine.multiprocessors
     windows = any(
         i.axes & set(found.inner.value.axes) and i.axes & set(found.columns)
@@ -186,7 +187,7 @@ def _leaves_idle(found: Cascade, machine: StreamingGpu) -> bool:
         if isinstance(e, Read)
         for i in e.at
     )
-    return windows or (idle and rows * columns * depth > machine.row_folds.most_alone)
+    return windows or (idle and rows * columns * depth // parts > machine.row_folds.most_alone)
 
 
 def _streamable(

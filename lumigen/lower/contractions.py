@@ -248,12 +248,14 @@ def multiplies_weights(value: Expr) -> bool:
 def is_scored(value: Expr, deepest: int | None = None) -> bool:
     """Whether it is made of products that a fold may be around, of one row perhaps, and of no weight.
 
-    None of them is of another reduction: no skeleton has tiles of one inside two. Nor deeper than that, if it is said.
+    None of them is of another reduction: no skeleton has tiles of one inside two. Nor is one of matrices deeper than
+    that, if it is said.
     """
     sums = [r for r in reductions_beside(value) if scored_factors(r, one_row=True) is not None]
     read_in = (e.source for e in walk(sums) if isinstance(e, Read))
     of_weights = any(b.role is Role.WEIGHT for b in read_in)
-    is_deep = deepest is not None and any(volume(frozenset(r.axes)) > deepest for r in sums)
+    matrices = [r for r in sums if scored_factors(r, one_row=False) is not None]
+    is_deep = deepest is not None and any(volume(frozenset(r.axes)) > deepest for r in matrices)
     return bool(sums) and not of_weights and not is_deep and not any(map(_nested, sums))
 
 

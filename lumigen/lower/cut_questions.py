@@ -223,14 +223,14 @@ def kept_of(g: CutGraph, n: Node) -> Node:
     """What is stored of an operand: what it is made of, where that is less and loses no number.
 
     What a cast of 16 bits to f32 widens, or of 8 bits to i32: it is rounded as its dtype says, and products take it as
-    it is. And where a
+    it is. Of a larger value too whose parts others widen, as queries, keys and values that are one product. And where a
     truth value chooses from fewer elements than the operand has itself, those: so they are chosen as they are read, by
     rows of a gather or places of a scatter.
     """
     numbers = [a.node for a in n.args if not a.dtype.is_bool]
     if n.op is Op.CONTIGUOUS and _is_wider(n):
         (x,) = numbers
-        is_less = volume_of(x.shape) <= volume_of(n.shape)
+        is_less = volume_of(x.shape) <= sum(volume_of(user.shape) for user in g.users[x])
     elif n.op is Op.MUL and len(n.args) > len(numbers) == 1:
         (x,) = numbers
         is_reduced = any(r.op in MONOIDS for r in g.inside(x))

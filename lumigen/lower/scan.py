@@ -52,7 +52,7 @@ def plan_scan(region: Region, machine: Machine) -> KernelPlan:
     is_vector = scans_lanes(store, store.value, machine.vectors.scanned)
     kind, where = "lanes" if is_vector else "seq", ()
     if store.value.part:
-        part = Axis(fresh("part", {a.name for a in store.axes}), parts_of(store.value))
+        part = Axis(fresh("piece", {a.name for a in store.axes}), parts_of(store.value))
         rows, where = (*rows, part), _inside(store.value, part)
     along = Loop((t,), kind, (store,), where=where)
     if lane is None:

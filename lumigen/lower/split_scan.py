@@ -81,7 +81,7 @@ class _ScanPieces:
         self.taken = {b.name for b in self.region.buffers()}
         axes, t = self.store.axes, self.value.axis
         names = {a.name for a in axes}
-        self.part = Axis(fresh("part", names), parts_of(scan_in_parts(self.value, self.length)))
+        self.part = Axis(fresh("piece", names), parts_of(scan_in_parts(self.value, self.length)))
         self.of_parts = tuple(self.part if a == t else a for a in axes)
 
     # ---- the three ways ----

@@ -57,7 +57,7 @@ def small_tile(found: Contraction, element: DType, machine: Gpu) -> ProductTile 
     least = min((t.rows for _, t in products.small), default=0)
 
     def fits(deepest: int, t: ProductTile) -> bool:
-        whole = m <= t.rows or t.rows >= products.tall
+        whole = m <= t.rows or t.columns <= products.narrow or t.rows >= products.tall
         full = t.columns // 2 <= n <= t.columns and t.rows < 2 * max(m, least)
         busy = -(-m // t.rows) * batch >= machine.multiprocessors
         return whole and full and busy and k <= deepest

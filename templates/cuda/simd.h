@@ -175,33 +175,8 @@ LUMIGEN_INLINE Vec operator-(Vec a, Vec b) {
 LUMIGEN_INLINE Vec operator*(Vec a, Vec b) {
   return map_lanes(a, b, [](float x, float y) { return x * y; });
 }
-
-// Whether a float is so near an end of its range that steps towards a quotient may leave the range.
-LUMIGEN_INLINE bool is_far(float a) {
-  constexpr uint32_t kLeast = (127 - 62) << 23, kMost = (127 + 62) << 23;
-  return (__float_as_uint(a) & 0x7fffffff) - kLeast > kMost - kLeast;
-}
-
-// a / b, rounded once, of floats that are not far: by what is left of a near quotient, which is exact, twice
-// (P. Markstein, Computation of elementary functions on the IBM RISC System/6000 processor, 1990).
-LUMIGEN_INLINE float near_quotient(float a, float b) {
-  float r;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(b));
-  r = fmaf(r, fmaf(-b, r, 1.0f), r);
-  const float first = a * r, second = fmaf(fmaf(-b, first, a), r, first);
-  return a == 0.0f ? first : fmaf(fmaf(-b, second, a), r, second);
-}
-
-// Division has a branch of its own in each lane, for floats that are far: here all lanes have one, and
-// overlap.
 LUMIGEN_INLINE Vec operator/(Vec a, Vec b) {
-  bool any = false;
-  Vec out = map_lanes(a, b, [&](float x, float y) {
-    any |= (is_far(x) && x != 0.0f) || is_far(y);
-    return near_quotient(x, y);
-  });
-  if (any) out = map_lanes(a, b, [](float x, float y) { return x / y; });
-  return out;
+  return map_lanes(a, b, [](float x, float y) { return x / y; });
 }
 LUMIGEN_INLINE Vec fma(Vec a, Vec b, Vec c) {
   return build([&](int i) { return fmaf(a.v[i], b.v[i], c.v[i]); });
@@ -272,7 +247,9 @@ LUMIGEN_INLINE float mod(float a, float b) {
   return r != 0.0f && (r < 0.0f) != (b < 0.0f) ? r + b : r;
 }
 
-LUMIGEN_INLINE Vec recip(Vec a) { return splat(1.0f) / a; }
+LUMIGEN_INLINE Vec recip(Vec a) {
+  return map_lanes(a, [](float x) { return recip(x); });
+}
 LUMIGEN_INLINE Vec sqrt(Vec a) {
   return map_lanes(a, [](float x) { return sqrtf(x); });
 }
