@@ -191,7 +191,8 @@ class Pack:
     """Rows `row_lo .. row_hi - 1` by `k_lo .. k_hi - 1` of A into row blocks in scratch, from `at` on.
 
     `element`: what they are rounded to. What is packed as bf16 is multiplied with columns of bf16, and `at` counts as
-    if rows came in sixteens: an instruction set may pack whole tiles.
+    if rows came in sixteens: an instruction set may pack whole tiles. `groups`: integers stay as they are, and after
+    them lie the sums of each row's groups of so many k; 0 of what is multiplied otherwise.
     """
 
     dst: Buffer
@@ -204,6 +205,7 @@ class Pack:
     k_lo: Ix
     k_hi: Ix
     element: DType = f32
+    groups: int = 0
 
 
 @dataclass(frozen=True)
@@ -283,11 +285,20 @@ class BitPlane:
 
 
 @dataclass(frozen=True)
+class GroupNumbers:
+    """Numbers of columns in panels, at k // span."""
+
+    operand: Operand
+    span: int
+
+
+@dataclass(frozen=True)
 class GroupScales:
     """What sums of integers are multiplied by: of `size` k each by a number of their row and one of their column.
 
-    B is the sum of `planes`, less `zero`. A number of a row is at `base + row * stride + k // row_span` of `rows`, one
-    of a column in panels of `scales` at k // span; `least` is added to each element of B after that.
+    B is the sum of `planes`, less `zero`. A number of a row is at `base + row * stride + k // row_span` of `rows`, that
+    of a column the product of `scales`; the product of `least`, if there are any, is added to each element of B after
+    that.
     """
 
     size: int
@@ -295,9 +306,8 @@ class GroupScales:
     zero: int
     rows: Operand
     row_span: int
-    scales: Operand
-    least: Operand | None
-    span: int
+    scales: tuple[GroupNumbers, ...]
+    least: tuple[GroupNumbers, ...]
 
 
 @dataclass(frozen=True)

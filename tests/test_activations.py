@@ -15,6 +15,7 @@ from lumigen.errors import BadArgument
 from lumigen.interp.graph import evaluate
 from lumigen.pipeline import lower_model
 from lumigen.quantise import format_of, over_fields, quantised
+from lumigen.region import Role
 from lumigen.target import parse_target
 from lumigen.tile import Mma
 from lumigen.weights import blocks
@@ -135,6 +136,17 @@ def in_blocks(
     return over_fields(model.trace(), packed), weights, packed
 
 
+SPANS = {  # of k that have a number of a scale and of what is added in common
+    "Q8_0": ([32], []),
+    "Q4_0": ([32], []),
+    "Q2_K": ([16, 256], [16, 256]),
+    "Q4_K": ([32, 256], [32, 256]),
+    "Q6_K": ([16, 256], []),
+    "q3": ([32], []),
+    "q4a-128": ([128], [128]),
+}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "rows"),
@@ -144,7 +156,9 @@ def in_blocks(
         ("Q4_0", lg.Dim("n", 1, 9)),
         ("Q4_K", 1),
         ("Q4_K", lg.Dim("n", 1, 9)),
+        ("Q6_K", 1),
         ("Q6_K", lg.Dim("n", 1, 9)),
+        ("Q2_K", lg.Dim("n", 1, 9)),
         ("q3", 1),
         ("q4a-128", lg.Dim("n", 1, 9)),
     ],
@@ -169,7 +183,12 @@ def test_integers_in_groups_are_multiplied_as_such(name: str, rows: lg.Dim | int
     lowered = lower_model(whole.traced, {}, target=parse_target("cpu")).lowered
     products = [s for k in lowered.kernels for s in k.program.statements() if isinstance(s, Mma)]
     assert [s.element for s in products] == [lg.i8]
-    assert products[0].groups is not None
+    groups = products[0].groups
+    assert groups is not None
+    spans = tuple(sorted(x.span for x in of) for of in (groups.scales, groups.least))
+    assert spans == SPANS[name]
+    sources = [x.operand.source for x in (*groups.scales, *groups.least)]
+    assert all(s is not None and s.role is Role.WEIGHT for s in sources)  # nothing makes them first
     for by_region in (False, True):
         out = run_entry(lowered, {"x": x}, weights, by_region=by_region)["out"]
         assert np.linalg.norm(out - expected) < 1e-6 * np.linalg.norm(expected)

@@ -19,6 +19,7 @@ from lumigen.region import Buffer, Expr, Gather, Holds, Index, Read, indices_of,
 from lumigen.tile import (
     BitPlane,
     Contract,
+    GroupNumbers,
     GroupPlaces,
     GroupScales,
     Operand,
@@ -66,7 +67,7 @@ def _inside_field(value: Any) -> Iterator[Ix]:
         yield value.slack
     elif isinstance(value, Expr):
         yield from _read_at(value)
-    elif isinstance(value, Streamed | Operand | BitPlane | GroupScales):
+    elif isinstance(value, Streamed | Operand | BitPlane | GroupNumbers | GroupScales):
         for f in fields(value):
             yield from _inside_field(getattr(value, f.name))
     elif isinstance(value, tuple):

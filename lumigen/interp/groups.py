@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from lumigen.index import Ix
 from lumigen.interp.read import Array
 from lumigen.program import PANEL
 from lumigen.region import Buffer
-from lumigen.tile import GroupScales, Operand
+from lumigen.tile import GroupNumbers, GroupScales, Operand
 
 Number = Callable[[Ix], int]
 Flat = Callable[[Buffer, Array], Array]
@@ -35,12 +36,10 @@ def multiplied_in_groups(g: GroupScales, a: Array, cols: int, number: Number, fl
     at: Array = number(g.rows.base) + np.arange(rows)[:, None] * number(g.rows.stride)
     of_rows: Array = flat(g.rows.source, at + first // g.row_span).astype(np.float32)
     grouped: Array = a.astype(np.int64).reshape(rows, len(first), g.size)
-    of_columns: Array = panels.read(g.scales, first // g.span).astype(np.float32)
+    of_columns = panels.product(g.scales, first)
     out: Array = np.zeros((rows, cols), np.float32)
     with np.errstate(all="ignore"):
-        least = (
-            None if g.least is None else panels.read(g.least, first // g.span).astype(np.float32)
-        )
+        least = panels.product(g.least, first) if g.least else None
         for i, start in enumerate(first):
             sums: Array = (grouped[:, i] @ b[start : start + g.size]).astype(np.float32)
             value: Array = sums * of_columns[i]
@@ -57,6 +56,11 @@ class _PanelColumns:
     n: Array
     number: Number
     flat: Flat
+
+    def product(self, numbers: Sequence[GroupNumbers], k: Array) -> Array:
+        """Products of numbers (k, n)."""
+        each = (self.read(x.operand, k // x.span).astype(np.float32) for x in numbers)
+        return reduce(np.multiply, each)
 
     def read(self, o: Operand, k: Array) -> Array:
         """Elements (k, n)."""

@@ -376,6 +376,7 @@ class PackedPart:
         """What a read of the weight, of column n, reads of the panels."""
         p = self.panels
         k, side = address(e.source, e.at) - p.n_stride * n - p.base, p.side
+        k = k // p.k_stride if p.k_stride else ix(0)
         at = n // WIDTH * (p.depth * WIDTH) + (k // side * WIDTH + n % WIDTH) * side + k % side
         return read(self.packed, (at,))
 
@@ -450,7 +451,7 @@ class Columns:
 
     @property
     def in_groups(self) -> tuple[PackedPart, ...]:
-        """What weights hold of integers in groups: the planes of bits, then scales that are read as they are."""
+        """What weights hold of integers in groups: the planes of bits, then numbers whose products are scales."""
         assert self.groups is not None
         of = self.groups.columns
         parts = [
@@ -468,15 +469,21 @@ class Columns:
             )
             for p in of.planes
         ]
-        numbers = [e for e in (of.scale, of.least) if e is not None]
-        once = [packed_once(e, of.n, of.group) for e in numbers]
+        depth = self.k.extent.const
+        numbers = [
+            (
+                x.source,
+                Panels(self.n.extent.const, depth // x.span, x.stride, x.step, WIDTH, x.base),
+            )
+            for x in of.numbers
+        ]
         return tuple(
             PackedPart(
                 Buffer(f"{b.name}_panels{self.suffix}", Role.WEIGHT, (ix(p.elements),), b.dtype),
                 b,
                 p,
             )
-            for b, p in (*parts, *(o for o in once if o is not None))
+            for b, p in (*parts, *numbers)
         )
 
     @property

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from lumigen.dtype import f32, i8, u8
+from lumigen.dtype import bf16, f16, f32, i8, u8
 from lumigen.index import Axis, Ix, extent_of, ix, unravel
 from lumigen.lower.factors import asked_for, factored
 from lumigen.lower.named import named
@@ -65,8 +65,22 @@ class Bits:
 
 
 @dataclass(frozen=True)
+class Numbers:
+    """Numbers of a weight, each for `span` k: that of column n is at base + n * stride + k // span * step."""
+
+    source: Buffer
+    base: int
+    stride: int
+    step: int
+    span: int
+
+
+@dataclass(frozen=True)
 class GroupedColumns:
-    """Columns over (n, group): integers, less `zero`, times `scale`, and `least` more if there is one."""
+    """Columns over (n, group): integers, less `zero`, times `scale`, and `least` more if there is one.
+
+    Each of the two may be a product of numbers that weights hold: then `of_scale` and `of_least` have them.
+    """
 
     planes: tuple[Bits, ...]
     zero: int
@@ -77,9 +91,22 @@ class GroupedColumns:
     group: Axis
 
     @property
+    def numbers(self) -> tuple[Numbers, ...]:
+        return (*self.of_scale, *self.of_least)
+
+    @property
+    def of_scale(self) -> tuple[Numbers, ...]:
+        return numbers_of(self.scale, self.n, self.group, self.span)
+
+    @property
+    def of_least(self) -> tuple[Numbers, ...]:
+        return () if self.least is None else numbers_of(self.least, self.n, self.group, self.span)
+
+    @property
     def unit(self) -> int:
         """k at a multiple of which all runs and groups begin."""
-        return math.lcm(self.span, *(p.unit for p in self.planes))
+        spans = (x.span for x in self.numbers if x.step)  # others are the same for all k
+        return math.lcm(self.span, *spans, *(p.unit for p in self.planes))
 
 
 @dataclass(frozen=True)
@@ -190,6 +217,37 @@ def grouped_columns(value: Expr, n: Axis, k: Axis) -> GroupedColumns | None:
     own, zero = planes
     least = None if least is None else substitute(least, at)
     return GroupedColumns(own, zero, span, substitute(scale, at), least, n, group)
+
+
+@remembered
+def numbers_of(e: Expr, n: Axis, group: Axis, span: int) -> tuple[Numbers, ...]:
+    """The numbers of weights that one over (n, group) is the product of; none if it is anything else."""
+    each = [_numbers(f, n, group, span) for f in factors_of(e)]
+    known = tuple(x for x in each if x is not None)
+    sources = {x.source for x in known}
+    return known if len(known) == len(each) == len(sources) else ()
+
+
+def _numbers(e: Expr, n: Axis, group: Axis, span: int) -> Numbers | None:
+    if isinstance(e, Prim) and e.op is Op.CONTIGUOUS and e.dtype is f32:
+        (e,) = e.args
+        if not isinstance(e, Read) or e.source.dtype not in (i8, u8):
+            return None
+    if not isinstance(e, Read) or e.source.dtype not in (f32, f16, bf16, i8, u8):
+        return None
+    at = address(e.source, e.at)
+    stride, count = at.coefficient(n), group.extent.const
+    if stride is None or not stride.is_const:
+        return None
+    at -= stride * n
+    base = at.substitute({group: ix(0)})
+    if not base.is_const:
+        return None
+    for some in (d for d in range(1, count + 1) if count % d == 0):
+        step = at.substitute({group: ix(some % count)}) - base
+        if step.is_const and at == base + ix(group) // some * step:
+            return Numbers(e.source, base.const, stride.const, step.const, span * some)
+    return None
 
 
 def _affine(e: Expr, inside: Axis) -> tuple[Expr | None, Expr, Expr | None] | None:

@@ -29,7 +29,7 @@ from lumigen.lower.contract import (
 )
 from lumigen.lower.contractions import bytes_of, is_plain, reductions_beside
 from lumigen.lower.factors import Factored
-from lumigen.lower.groups import Groups
+from lumigen.lower.groups import Groups, Numbers
 from lumigen.lower.implicit import find_runs
 from lumigen.lower.panel_tasks import Tasks, tasks_of
 from lumigen.lower.scope import address, loops_by_value, moved
@@ -42,6 +42,7 @@ from lumigen.schedule import Schedule
 from lumigen.tile import (
     BitPlane,
     For,
+    GroupNumbers,
     GroupScales,
     Mma,
     Operand,
@@ -134,20 +135,21 @@ class _Scales:
 
     groups: Groups
     planes: tuple[Operand, ...]
-    scales: Operand | _Made
-    least: Operand | _Made | None
+    scales: tuple[GroupNumbers, ...] | _Made
+    least: tuple[GroupNumbers, ...] | _Made
     rows: Operand  # over the flat m and k
 
     def at(self, tile: _Tile, lo: Ix, hi: Ix) -> tuple[tuple[Stmt, ...], GroupScales]:
         """For a chunk of columns and a part of k: what makes scales, and all that the product needs."""
         of, chunk, made = self.groups.columns, ix(tile.chunk), list[Stmt]()
 
-        def of_columns(b: Operand | _Made) -> Operand:
+        def of_columns(b: tuple[GroupNumbers, ...] | _Made) -> tuple[GroupNumbers, ...]:
             if isinstance(b, _Made):
                 made.extend(b.stmts(tile, lo // of.span, hi // of.span))
                 depth = (hi - lo) // of.span * WIDTH
-                return Operand(b.b_tile, ix(0), depth, ix(WIDTH), None, panels=True)
-            return _from(b, chunk, lo // of.span)
+                panels = Operand(b.b_tile, ix(0), depth, ix(WIDTH), None, panels=True)
+                return (GroupNumbers(panels, of.span),)
+            return tuple(replace(x, operand=_from(x.operand, chunk, lo // x.span)) for x in b)
 
         planes = tuple(
             BitPlane(_from(o, chunk, lo // (8 // p.bits)), p.bits, p.run, p.place)
@@ -156,10 +158,8 @@ class _Scales:
         m0, _ = tile.tasks.rows
         stride = self.rows.stride or ix(0)
         rows = replace(self.rows, base=self.rows.base + stride * m0 + lo // self.groups.rows.span)
-        scales = of_columns(self.scales)
-        least = None if self.least is None else of_columns(self.least)
-        spans = self.groups.rows.span, scales, least, of.span
-        return tuple(made), GroupScales(self.groups.size, planes, of.zero, rows, *spans)
+        numbers = self.groups.rows.span, of_columns(self.scales), of_columns(self.least)
+        return tuple(made), GroupScales(self.groups.size, planes, of.zero, rows, *numbers)
 
 
 def _from(b: Operand, chunk: Ix, k: Ix) -> Operand:
@@ -459,9 +459,11 @@ def _scales_of(i: int, b: Columns, tile: _Tile, sizes: Schedule) -> _Scales | No
     of, parts = groups.columns, {p.source: p for p in b.in_groups}
     each = _each(b.k, sizes, lcm(tile.unit, PAIRED_ROWS * b.side)) // of.span
 
-    def scales(name: str, value: Expr) -> Operand | _Made:
-        if isinstance(value, Read) and value.source in parts:
-            return parts[value.source].operand
+    def scales(
+        name: str, value: Expr, numbers: tuple[Numbers, ...]
+    ) -> tuple[GroupNumbers, ...] | _Made:
+        if numbers:
+            return tuple(GroupNumbers(parts[x.source].operand, x.span) for x in numbers)
         made = replace(b, value=value, k=of.group)
         return _made_of(made, (f"{name}{i or ''}", f"{name}_rows{i or ''}"), each, tile, sizes)
 
@@ -473,8 +475,8 @@ def _scales_of(i: int, b: Columns, tile: _Tile, sizes: Schedule) -> _Scales | No
         groups.rows.scale.source, start.substitute({tile.m: ix(0), b.k: ix(0)}), stride, ix(1), None
     )
     planes = tuple(parts[p.source].operand for p in of.planes)
-    least = None if of.least is None else scales("least", of.least)
-    return _Scales(groups, planes, scales("scales", of.scale), least, rows)
+    least = () if of.least is None else scales("least", of.least, of.of_least)
+    return _Scales(groups, planes, scales("scales", of.scale, of.of_scale), least, rows)
 
 
 def _each(k: Axis, sizes: Schedule, unit: int) -> int:
@@ -491,32 +493,35 @@ def _rows(
     sizes: Schedule,
 ) -> list[_Rows]:
     """The products by their rows: what several have in common is packed once for them."""
-    groups: dict[tuple[Operand, Axis, DType], list[int]] = {}
+    groups: dict[tuple[Operand, Axis, DType, int], list[int]] = {}
     for i, (s, a, b) in enumerate(zip(sums, operands, columns, strict=True)):
-        groups.setdefault((a, b.k, s.element), []).append(i)
+        size = 0 if s.scales is None else s.scales.groups.size
+        groups.setdefault((a, b.k, s.element, size), []).append(i)
     out: list[_Rows] = []
     m0, m1 = tile.tasks.rows
-    for (a, k, element), members in groups.items():
+    for (a, k, element, size), members in groups.items():
         number = str(len(out)) if len(groups) > 1 else ""
         parts = _parts(k, sizes)
         side = max(columns[i].side for i in members)
         each = _each(k, sizes, lcm(tile.unit, PAIRED_ROWS * side if side > 1 else 1))
         held = element if element.is_int else f32
-        a_tile = Buffer(f"a_tile{number}", Role.SCRATCH, (ix(tile.tasks.most_rows), ix(each)), held)
+        most = tile.tasks.most_rows
+        most += -(-i32.itemsize * most // size) if size else 0  # after them the sums of groups
+        a_tile = Buffer(f"a_tile{number}", Role.SCRATCH, (ix(most), ix(each)), held)
         k0 = Axis(f"k{number or 0}", maximum(k.extent, ix(1)))  # the sum of nothing is 0
         lo, hi = (ix(k0), minimum(ix(k0) + each, k.extent)) if parts > 1 else (ix(0), k.extent)
         own = k0, lo, hi, parts, each, tuple(sums[i] for i in members)
         if element.is_int and a.source is None:
             out.append(_in_runs(columns[members[0]], a_tile, tile, own))
             continue
-        pack = Pack(a_tile, ix(0), a, tile.m, ix(m0), ix(m1), k, lo, hi, element)
+        pack = Pack(a_tile, ix(0), a, tile.m, ix(m0), ix(m1), k, lo, hi, element, size)
         if not _is_computed(a):
             out.append(_Rows(pack, *own))
             continue
         x_tile = replace(a_tile, name=f"x_tile{number}")
         x = Operand(x_tile, ix(0), ix(each), ix(1), None)
         zero, rows = ix(0), ix(m1) - m0
-        pack = Pack(a_tile, zero, x, tile.m, zero, rows, k, zero, hi - lo, element)
+        pack = Pack(a_tile, zero, x, tile.m, zero, rows, k, zero, hi - lo, element, size)
         out.append(_Rows(pack, *own, (_mapped(a, x_tile, tile, Points(k, lo, hi)),), x_tile))
     return out
 

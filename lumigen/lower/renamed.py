@@ -13,10 +13,10 @@ from typing import Any, get_args
 from lumigen.condition import Cmp
 from lumigen.index import Axis, Dim, Ix, Lookup, ix, lookup
 from lumigen.region import Buffer, Expr, Gather, Local, Read, gather, local, read, rebuild
-from lumigen.tile import BitPlane, GroupScales, Operand, Stmt
+from lumigen.tile import BitPlane, GroupNumbers, GroupScales, Operand, Stmt
 
 _EXPRESSIONS = get_args(Expr)
-_PARTS = (*get_args(Stmt), Operand, BitPlane, GroupScales, Cmp)
+_PARTS = (*get_args(Stmt), Operand, BitPlane, GroupNumbers, GroupScales, Cmp)
 
 
 @dataclass

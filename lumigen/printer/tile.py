@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from lumigen.dtype import f32
 from lumigen.index import Axis, Ix, ix
@@ -39,6 +39,7 @@ from lumigen.tile import (
     For,
     ForRows,
     ForTile,
+    GroupNumbers,
     GroupPlaces,
     GroupRows,
     GroupScales,
@@ -199,7 +200,8 @@ def _matrix(s: Stmt) -> str:
         case Pack():
             rows, depth = _span(s.row, s.row_lo, s.row_hi), _span(s.k, s.k_lo, s.k_hi)
             what = f"rows {rows}, {depth} of {_operand(s.operand)}{_element(s)}"
-            return f"pack {_place(s.dst, s.at)} = {what}"
+            sums = f" and the sums of groups of {s.groups}" if s.groups else ""
+            return f"pack {_place(s.dst, s.at)} = {what}{sums}"
         case PackColumns():
             columns, depth = _span(s.column, s.lo, s.hi), _span(s.k, Ix.interned((), 0), s.k_hi)
             return (
@@ -337,9 +339,13 @@ def _groups(g: GroupScales | None) -> str:
     planes = " and ".join(
         f"{p.bits} bits in runs of {p.run} of {_operand(p.operand)}" for p in g.planes
     )
-    least = f" plus {_operand(g.least)}" if g.least else ""
-    scales = f"{_operand(g.rows)} for {g.row_span}, {_operand(g.scales)}{least} for {g.span}"
+    least = f" plus {_numbers(g.least)}" if g.least else ""
+    scales = f"{_operand(g.rows)} for {g.row_span}, {_numbers(g.scales)}{least}"
     return f", in groups of {g.size}: {planes}, less {g.zero}; scales {scales}"
+
+
+def _numbers(numbers: Sequence[GroupNumbers]) -> str:
+    return " times ".join(f"{_operand(x.operand)} for {x.span}" for x in numbers)
 
 
 def _element(s: Pack | PackColumns | Mma) -> str:

@@ -56,10 +56,13 @@ def _broken_groups(g: GroupScales, facts: Facts, scope: FactScope) -> Iterator[s
         yield from broken_operand(p.operand, facts, scope, (), (i8, u8))
         if p.bits not in (1, 2, 4, 8) or p.operand.side != QUAD:
             yield f"{p.bits} bits of bytes, {p.operand.side} side by side"
-    for o in (g.rows, g.scales, *([g.least] if g.least else [])):
-        yield from broken_operand(o, facts, scope, ())
-    if g.row_span % g.size or g.span % g.size or g.size % QUAD:
-        yield f"groups of {g.size} with scales for {g.row_span} and {g.span}"
+    numbers = (*g.scales, *g.least)
+    yield from broken_operand(g.rows, facts, scope, ())
+    for x in numbers:
+        yield from broken_operand(x.operand, facts, scope, (), (f32, i8, u8))
+    spans = [g.row_span, *(x.span for x in numbers)]
+    if not g.scales or any(s % g.size for s in spans) or g.size % QUAD:
+        yield f"groups of {g.size} with scales for {', '.join(map(str, spans))}"
 
 
 def broken_product(s: Mma, facts: Facts, scope: FactScope) -> Iterator[str]:

@@ -31,9 +31,9 @@ constexpr uint8_t kSignedOffset = 0x80;
 #else
 constexpr uint8_t kSignedOffset = 0;
 #endif
-template <class T>
+template <uint8_t kOffset, class T>
 LUMIGEN_INLINE T as_packed(T x) {
-  return std::is_signed_v<T> ? T(uint8_t(x) ^ kSignedOffset) : x;
+  return std::is_signed_v<T> ? T(uint8_t(x) ^ kOffset) : x;
 }
 
 // Every row of every tile: put(to, row, first k, how many). Rows beyond `rows` of a tile that has others stay
@@ -48,7 +48,7 @@ LUMIGEN_INLINE void pack_byte_rows(T* dst, int rows, int64_t k, F&& put) {
   }
 }
 
-template <class T, class F>
+template <uint8_t kOffset = kSignedOffset, class T, class F>
 inline void pack_a_along_bytes(T* dst, int rows, int64_t k, F&& row) {
   pack_byte_rows(dst, rows, k, [&](T* to, int r, int64_t i, int n) {
     const T* from = row(r) + i;
@@ -56,19 +56,19 @@ inline void pack_a_along_bytes(T* dst, int rows, int64_t k, F&& row) {
       for (int j = 0; j < kByteDepth; j += 8) {
         uint64_t some;
         __builtin_memcpy(&some, from + j, sizeof some);
-        if (std::is_signed_v<T>) some ^= kSignedOffset * UINT64_C(0x0101010101010101);
+        if (std::is_signed_v<T>) some ^= kOffset * UINT64_C(0x0101010101010101);
         __builtin_memcpy(to + j, &some, sizeof some);
       }
     } else {
-      for (int j = 0; j < kByteDepth; j++) to[j] = j < n ? as_packed(from[j]) : T(0);
+      for (int j = 0; j < kByteDepth; j++) to[j] = j < n ? as_packed<kOffset>(from[j]) : T(0);
     }
   });
 }
 
-template <class T, class F>
+template <uint8_t kOffset = kSignedOffset, class T, class F>
 inline void pack_a_from_bytes(T* dst, int rows, int64_t k, F&& at) {
   pack_byte_rows(dst, rows, k, [&](T* to, int r, int64_t i, int n) {
-    for (int j = 0; j < kByteDepth; j++) to[j] = j < n ? as_packed(T(at(r, i + j))) : T(0);
+    for (int j = 0; j < kByteDepth; j++) to[j] = j < n ? as_packed<kOffset>(T(at(r, i + j))) : T(0);
   });
 }
 
@@ -96,7 +96,7 @@ inline void pack_runs_bytes(T* dst, const T* src, int64_t lo, int64_t hi, int64_
 }
 
 // Squares of 16 rows and 16 k, where memory has the rows of a k side by side.
-template <class T>
+template <uint8_t kOffset, class T>
 LUMIGEN_INLINE void turn_square(T* dst, const T* src, int64_t k_stride) {
 #if !defined(LUMIGEN_PORTABLE) && defined(__SSE4_2__)
   __m128i a[16], b[16];
@@ -108,15 +108,15 @@ LUMIGEN_INLINE void turn_square(T* dst, const T* src, int64_t k_stride) {
     }
   };
   interleave(b, a), interleave(a, b), interleave(b, a), interleave(a, b);
-  const __m128i offset = _mm_set1_epi8(std::is_signed_v<T> ? static_cast<char>(kSignedOffset) : 0);
+  const __m128i offset = _mm_set1_epi8(std::is_signed_v<T> ? static_cast<char>(kOffset) : 0);
   for (int r = 0; r < 16; r++)
     _mm_storeu_si128(reinterpret_cast<__m128i*>(dst + r * kByteDepth), _mm_xor_si128(a[r], offset));
 #else
   for (int r = 0; r < 16; r++)
-    for (int i = 0; i < 16; i++) dst[r * kByteDepth + i] = as_packed(src[i * k_stride + r]);
+    for (int i = 0; i < 16; i++) dst[r * kByteDepth + i] = as_packed<kOffset>(src[i * k_stride + r]);
 #endif
 }
-template <class T>
+template <uint8_t kOffset, class T>
 inline void pack_a_across_bytes(T* dst, const T* src, int64_t k_stride, int rows, int64_t k) {
   const int64_t deep = byte_tiles(k);
   for (int r = 0; r < rows; r += kByteRows, dst += deep * kByteTile)
@@ -124,20 +124,22 @@ inline void pack_a_across_bytes(T* dst, const T* src, int64_t k_stride, int rows
       T* const to = dst + i / kByteDepth * kByteTile + i % kByteDepth;
       const T* const from = src + i * k_stride + r;
       if (rows - r >= kByteRows && k - i >= 16) {
-        turn_square(to, from, k_stride);
+        turn_square<kOffset>(to, from, k_stride);
         continue;
       }
       for (int row = 0; row < kByteRows && row < rows - r; row++)
         for (int j = 0; j < 16; j++)
-          to[row * kByteDepth + j] = i + j < k ? as_packed(from[j * k_stride + row]) : T(0);
+          to[row * kByteDepth + j] = i + j < k ? as_packed<kOffset>(from[j * k_stride + row]) : T(0);
     }
 }
 
-template <class T>
+template <uint8_t kOffset = kSignedOffset, class T>
 inline void pack_a_bytes(T* dst, const T* src, int64_t row_stride, int64_t k_stride, int rows, int64_t k) {
-  if (k_stride == 1) return pack_a_along_bytes(dst, rows, k, [=](int r) { return src + r * row_stride; });
-  if (row_stride == 1) return pack_a_across_bytes(dst, src, k_stride, rows, k);
-  pack_a_from_bytes(dst, rows, k, [=](int r, int64_t i) { return src[r * row_stride + i * k_stride]; });
+  if (k_stride == 1)
+    return pack_a_along_bytes<kOffset>(dst, rows, k, [=](int r) { return src + r * row_stride; });
+  if (row_stride == 1) return pack_a_across_bytes<kOffset>(dst, src, k_stride, rows, k);
+  pack_a_from_bytes<kOffset>(dst, rows, k,
+                             [=](int r, int64_t i) { return src[r * row_stride + i * k_stride]; });
 }
 
 // --- products ---

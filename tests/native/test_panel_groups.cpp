@@ -65,17 +65,21 @@ static void test_groups(Random& random, int rows, int64_t cols, int64_t k, int64
   const auto scales = panels_of<float>(s, cols, k / kSpan), more = panels_of<float>(least, cols, k / kSpan);
   const int64_t ldc = cols + 3;
   std::vector<float> c(size_t(rows * ldc), 3.0f);
-  std::vector<int8_t> packed(size_t(up(rows, 16) * up(cut < k ? cut : k, 64)), 5);
+  const int64_t most = cut < k ? cut : k;
+  std::vector<int8_t> packed(size_t(up(rows, 16) * up(most, 64) + rows * most / kSize * 4), 5);
   for (int64_t i = 0; i < k; i += cut) {
     const int64_t some = k - i < cut ? k - i : cut;
-    pack_a_bytes(packed.data(), a.data() + i, k, 1, rows, some);
+    pack_a_groups<kSize>(packed.data(), a.data() + i, k, 1, rows, some);
     const RowScales<kRowSpan> of_rows{x.data() + i / kRowSpan, k / kRowSpan};
     const GroupScales<kSpan, float> of_columns{scales.data() + i / kSpan * 16, k / kSpan * 16};
     const GroupScales<kSpan, float> added{more.data() + i / kSpan * 16, k / kSpan * 16};
+    // The same as products with 1, as bytes that columns have in common for all of k.
+    const std::vector<int8_t> ones(size_t(up(cols, 16)), 1);
+    const GroupScales<1 << 20, int8_t> one{ones.data(), 16};
     make(q, cols, k, i, [&](const auto& columns) {
       if constexpr (kHasLeast)
         multiply_groups<kSize>(c.data(), ldc, packed.data(), of_rows, rows, cols, some, i > 0, columns,
-                               of_columns, added);
+                               product_of(of_columns, one), product_of(one, added));
       else
         multiply_groups<kSize>(c.data(), ldc, packed.data(), of_rows, rows, cols, some, i > 0, columns,
                                of_columns);

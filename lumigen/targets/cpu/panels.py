@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
+
 from lumigen.dtype import bf16, f16, f32, i8, u8
 from lumigen.emit.expression import Renderer, as_int, is_half, literal, span_where
 from lumigen.emit.lines import Lines
@@ -15,6 +18,7 @@ from lumigen.tile import (
     Ahead,
     BitPlane,
     Fill,
+    GroupNumbers,
     GroupScales,
     Mma,
     Operand,
@@ -25,6 +29,7 @@ from lumigen.tile import (
     Transpose,
 )
 
+NUMBERS = {f32: "float", f16: "F16", bf16: "BF16", i8: "int8_t", u8: "uint8_t"}
 SPELLED = {
     f32: "",
     bf16: "_bf16",
@@ -62,6 +67,9 @@ def _pack(s: Pack, r: Renderer) -> Lines:
     dst = r.pointer(s.dst, s.at)
     rows, depth = as_int(r, s.row_hi - s.row_lo), r.index(s.k_hi - s.k_lo)
     held = SPELLED[s.element]
+    if s.groups:
+        r.uses.headers.add("panel_groups.h")
+        held = f"_groups<{s.groups}>"
     if o.stride is not None and o.k_stride is not None:
         start = o.base + o.stride * s.row_lo + o.k_stride * s.k_lo
         source = _elements(o.source, start, r)
@@ -129,11 +137,17 @@ def _groups(s: Mma, g: GroupScales, r: Renderer) -> Lines:
     """Products of integers in groups: what lies where, and then what it is multiplied to."""
     r.uses.headers.add("panel_groups.h")
 
-    def scales(o: Operand) -> str:
+    def scales(numbers: Sequence[GroupNumbers]) -> str:
+        each = [number(x.operand, x.span) for x in numbers]
+        return reduce(lambda a, b: f"product_of({a}, {b})", each)
+
+    def number(o: Operand, span: int) -> str:
         assert o.source is not None
         assert o.stride is not None
-        kind = {f16: "F16", bf16: "BF16"}.get(o.source.dtype, "float")
-        return f"GroupScales<{g.span}, {kind}>{{{_elements(o.source, o.base, r)}, {r.index(o.stride)}}}"
+        kind = NUMBERS[o.source.dtype]
+        return (
+            f"GroupScales<{span}, {kind}>{{{_elements(o.source, o.base, r)}, {r.index(o.stride)}}}"
+        )
 
     def bits(p: BitPlane) -> str:
         assert p.operand.source is not None
