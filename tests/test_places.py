@@ -55,6 +55,19 @@ def test_a_map_counts_in_what_its_elements_need(shape: Any, expected: str) -> No
     assert ("int64_t" in text(made)) == (expected == WIDE)
 
 
+def test_an_integer_that_conditions_keep_is_read_behind_them() -> None:
+    """A place is computed ahead of its conditions only where what it is made of is there."""
+
+    def twice(x: Any, i: Any, j: Any) -> Any:
+        return x.index_select(0, i).index_select(0, j)
+
+    i = {n: lg.spec(size, dtype=lg.i32) for n, size in (("i", 50), ("j", 16))}
+    made = kernel(twice, x=lg.spec(33, 64), **i)
+    assert "load_where(" not in text(made)
+    once = kernel(lambda x, i: x.index_select(0, i), x=lg.spec(33, 64), i=i["i"])
+    assert "load_where(" in text(once)
+
+
 def bf16(*shape: Any) -> Any:
     return lg.spec(*shape, dtype=lg.bf16)
 

@@ -12,7 +12,7 @@ from lumigen.emit.arithmetic import arithmetic, negated, unrounded, widened
 from lumigen.emit.dots import find_dot
 from lumigen.emit.lines import Lines, Uses
 from lumigen.emit.packets import Packets
-from lumigen.emit.places import NARROW, WIDE, is_small
+from lumigen.emit.places import NARROW, WIDE, is_small, reads_ahead
 from lumigen.emit.sharing import shared, shared_vectors
 from lumigen.emit.text import (
     LOOSE,
@@ -484,7 +484,8 @@ class Renderer:
     def _early(self, e: Expr) -> Text | None:
         """A read where integers from memory say so, else a constant: of the first element, in place of none.
 
-        So that many such reads go out together; None where there may be no element, or none as wide.
+        So that many such reads go out together; None where there may be no element, or none as wide, and where
+        only conditions say that there are the integers that its place is made of.
         """
         if not self.early or not isinstance(e, Choose) or not isinstance(e.then, Read):
             return None
@@ -493,7 +494,10 @@ class Renderer:
         is_data = any(isinstance(a, Lookup) for c in asked for a in c.slack.atoms())
         if not is_data or not isinstance(fill, Const) or not _has_elements(read.source):
             return None
-        holds, at = self.scalar(e.condition).code, address(read.source, read.at)
+        at = address(read.source, read.at)
+        if not reads_ahead(at, asked[0]):
+            return None
+        holds = self.scalar(e.condition).code
         base = f"{holds}, {self.use(str(read.source))}, {self.index(at)}"
         if self.lanes is None or self.lanes not in free_axes(e):
             if is_half(read.source.dtype) or read.source.dtype is boolean:

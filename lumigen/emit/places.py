@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any
 
 from lumigen.condition import Cmp
-from lumigen.index import Atom, Axis, Ix, Lookup, ix, of_atom, parts
+from lumigen.index import Atom, Axis, Ix, Lookup, is_less, is_nonnegative, ix, of_atom, parts
 from lumigen.lower.scope import address
 from lumigen.memo import remembered
 from lumigen.region import Buffer, Expr, Gather, Holds, Index, Read, indices_of, walk
@@ -116,3 +116,21 @@ def _inside(atom: Atom) -> tuple[Ix, ...]:
         assert isinstance(atom.source, Buffer)
         return (address(atom.source, atom.at),)
     return parts(atom)
+
+
+def reads_ahead(at: Ix, first: Cmp) -> bool:
+    """Whether a place can be computed before its conditions hold: the integers of memory in it are there anyway.
+
+    They are where bounds show it, and where the first of the conditions reads them.
+    """
+    return all(
+        a in first.slack.atoms() or _is_there(a) for a in at.atoms() if isinstance(a, Lookup)
+    )
+
+
+def _is_there(a: Lookup) -> bool:
+    """Whether the tensor has the element, whatever other tensors say."""
+    if not isinstance(a.source, Buffer):
+        return False
+    dims = zip(a.at, a.source.dims, strict=True)
+    return all(is_nonnegative(i) and is_less(i, extent) for i, extent in dims)
