@@ -291,6 +291,17 @@ def test_a_gather_is_an_index(dtype: DType) -> None:
     assert all(m.op is not Op.LESS_THAN for m in term_of(n).operands())
 
 
+def test_integers_wrap_around_before_they_are_compared() -> None:
+    ids = np.array([0, 3, 5, 255], np.uint8)
+    x = floats(6)
+    given = edge(given_as("ids", u8, 4))
+    index = binary(Op.ADD, given, everywhere(254, u8, given.shape))
+    to = shape(4, 6)
+    hit = equal(at(iota(ix(6), u8), to, 1), at(index, to, 0))
+    n = total(both(hit, at(given_as("x", f32, 6), to, 1)), 1)
+    proven(n, np.array([0, x[1], x[3], 0], np.float32), ids=ids, x=x)
+
+
 def test_a_large_gather_runs_by_indexing() -> None:
     rows = 2**21
     to = shape(512, rows, 8)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from lumigen.condition import Cmp
+from lumigen.dtype import DType, i64
 from lumigen.graph import Edge, Node, axes_of, literal_of
 from lumigen.index import Axis, Ix, ix
 from lumigen.interp.read import Array, Env, gather, grid
@@ -162,18 +163,38 @@ def _linear(leaf: Leaf, factor: int) -> Slack | None:
         return Slack(ix(int(literal_of(n)) * factor), ())
     if n.op is Op.IOTA and _fits(n):
         return Slack(leaf.at[0] * factor, ())
-    if n.op is Op.ADD:
-        parts = [_linear(_leaf(e, leaf.at), factor) for e in n.args]
-        if all(p is not None for p in parts):
-            a, b = (p for p in parts if p is not None)
-            return Slack(a.index + b.index, (*a.leaves, *b.leaves))
     if n.op is Op.CONTIGUOUS and _widens(n):
         return _linear(_leaf(n.args[0], leaf.at), factor)
+    found = _arithmetic(leaf, factor)
+    if found is not None and _is_exact(found, factor, n.dtype):
+        return found
+    return Slack(ix(0), ((factor, leaf),))
+
+
+def _arithmetic(leaf: Leaf, factor: int) -> Slack | None:
+    """The same of what a sum, or a product with a number, is made of."""
+    n = leaf.node
+    if n.op is Op.ADD:
+        a, b = (_linear(_leaf(e, leaf.at), factor) for e in n.args)
+        if a is not None and b is not None:
+            return Slack(a.index + b.index, (*a.leaves, *b.leaves))
     if n.op is Op.MUL:
         for x, c in (n.args, n.args[::-1]):
             if c.node.op is Op.CONST and c.dtype.is_int and not c.view.valid and x.dtype.is_int:
                 return _linear(_leaf(x, leaf.at), factor * int(literal_of(c.node)))
-    return Slack(ix(0), ((factor, leaf),))
+    return None
+
+
+def _is_exact(s: Slack, factor: int, dtype: DType) -> bool:
+    """Whether no sum or product in it wraps around: the type holds whatever its parts may be."""
+    lo, hi = s.index.bounds()
+    if dtype is i64 or lo is None or hi is None:
+        return dtype is i64  # as amounts are
+    for c, leaf in s.leaves:
+        ends = [c * leaf.node.dtype.lowest, c * leaf.node.dtype.greatest]
+        lo, hi = lo + min(ends), hi + max(ends)
+    ends = [factor * dtype.lowest, factor * dtype.greatest]
+    return min(ends) <= lo and hi <= max(ends)
 
 
 def _chosen(array: Array, d: int, where: Array) -> Array:
