@@ -14,8 +14,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from math import copysign
 from types import FunctionType
+from typing import cast
 
-from lumigen.errors import SourceLocation
+from lumigen.errors import BadPass, SourceLocation
 from lumigen.graph import (
     Edge,
     Graph,
@@ -32,6 +33,8 @@ from lumigen.graph import (
 )
 from lumigen.ops import SOURCES, Op
 from lumigen.view import compose, expand
+
+MOST_STEPS = 1000  # that a node takes until none speaks; rules that take turns for longer never end
 
 Bindings = dict[str, Edge]
 Step = Callable[[Node], "Edge | None"]  # what a node becomes; None: it stays
@@ -242,23 +245,42 @@ def rewrite(graph: Graph, *steps: Step) -> Graph:
 
 
 def _settled(n: Node, steps: tuple[Step, ...], fired: Fired | None) -> Edge:
-    out = edge(n)
-    while (made := _stepped(out.node, steps, fired)) is not None:
+    out, before = edge(n), {n}
+    while (found := _stepped(out.node, steps, fired)) is not None:
+        step, made = found
         view = compose(out.view, made.view, made.node.shape)
         if view is None:
             break
         out = Edge(made.node, view)
+        if out.node in before or len(before) == MOST_STEPS:
+            raise _refused(step, f"of a node of {n.op.value} it makes others without an end")
+        before.add(out.node)
     return out
 
 
-def _stepped(n: Node, steps: tuple[Step, ...], fired: Fired | None) -> Edge | None:
+def _stepped(n: Node, steps: tuple[Step, ...], fired: Fired | None) -> tuple[Step, Edge] | None:
+    """The step that speaks, and what it makes of the node."""
     for step in steps:
-        made = step(n)
-        if made is not None:
-            if fired is not None:
-                fired(step, n, made)
-            return made
+        made = cast("object", step(n))
+        if made is None:
+            continue
+        of = f"of a node of {n.op.value} it makes"
+        if not isinstance(made, Edge):
+            raise _refused(step, f"{of} a {type(made).__name__}, no edge (lg.ir.edge makes one)")
+        if made.shape != n.shape:
+            shapes = (f"({', '.join(map(str, shape))})" for shape in (n.shape, made.shape))
+            raise _refused(
+                step, "of a node of {} and shape {} it makes one of {}".format(n.op.value, *shapes)
+            )
+        if fired is not None:
+            fired(step, n, made)
+        return step, made
     return None
+
+
+def _refused(step: Step, what: str) -> BadPass:
+    name, line = origin(step)
+    return BadPass(where=line if line.line else None, name=name, what=what)
 
 
 def _seen(e: Edge, done: Mapping[Node, Edge]) -> Edge:

@@ -192,6 +192,34 @@ def test_a_rule_of_ones_own() -> None:
     assert [n.op for n in cx.compiled().nodes() if n.args] == [ir.Op.MUL]
 
 
+ONE, OTHER = ir.var("one"), ir.var("other")
+TURNED = ir.Rule("turned", ONE + OTHER, OTHER + ONE)
+
+
+def a_node(n: ir.Node) -> Any:
+    return n.args[0].node if n.op is ir.Op.ADD else None
+
+
+def a_row(n: ir.Node) -> ir.Edge | None:
+    return ir.edge(ir.const(0.0, n.dtype)) if n.op is ir.Op.ADD else None
+
+
+@pytest.mark.parametrize(
+    ("step", "says"),
+    [
+        (TURNED, "[turned] the pass does not give what the next one can"),
+        (TURNED, "of a node of add it makes others without an end"),
+        (a_node, "of a node of add it makes a Node, no edge (lg.ir.edge makes one)"),
+        (a_row, "of a node of add and shape (3, 4) it makes one of ()"),
+    ],
+)
+def test_a_step_that_rewrites_nothing_that_fits_is_named(step: Any, says: str) -> None:
+    with pytest.raises(errors.BadPass) as caught:
+        made(lambda graph: ir.rewrite(graph, step))
+    assert f"{Path(__file__).name}:" in str(caught.value)
+    assert says in str(caught.value)
+
+
 # --- what is refused ------------------------------------------------------------------------------
 
 
