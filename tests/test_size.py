@@ -21,7 +21,7 @@ LARGER: dict[str, tuple[int, str]] = {
     "lumigen/frontend/tensor.py": (600, "one class, whose methods are PyTorch's, a line for each"),
     "lumigen/emit/expression.py": (560, "a text for each expression, alone and over lanes"),
     "lumigen/emit/reference.py": (460, "a plain text for each expression, in the loops it needs"),
-    "lumigen/interp/tile.py": (600, "a meaning for each statement, over the same memory"),
+    "lumigen/interp/tile.py": (610, "a meaning for each statement, over the same memory"),
     "lumigen/emit/statements.py": (460, "a text for each statement, over the same names"),
     "lumigen/tile.py": (490, "each statement with its meaning in a line"),
     "lumigen/verify/tile.py": (510, "a rule for each statement, over the same facts"),

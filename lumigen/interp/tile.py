@@ -630,10 +630,7 @@ class _Task:
             case Gather():
                 return self.gathered(e, memo)
             case Holds():
-                held: Any = np.True_
-                for c in e.conditions:
-                    held = held & np.asarray(c.holds(self.ix))
-                return held
+                return self.all_hold(e)
             case Random():
                 key = self._value(e.key, memo)
                 return bits_at(key, self.ix(e.at), e.site, e.dtype.numpy)
@@ -659,6 +656,16 @@ class _Task:
         for axis in e.axes:
             del self.axes[axis]
         return data
+
+    def all_hold(self, e: Holds) -> Any:
+        """Where all hold; the next ones are asked for those lanes alone that the first ones leave."""
+        held: Any = np.True_
+        for c in e.conditions:
+            if np.ndim(held) == 0:
+                held = held and c.holds(self.ix)
+            elif held.any():
+                held[held] = c.holds(self.only(held).ix)
+        return held
 
     def choose(self, e: Choose, memo: dict[Expr, Any]) -> Any:
         """Each branch, computed for those lanes alone that take it."""
