@@ -16,7 +16,7 @@ from math import copysign
 from types import FunctionType
 from typing import cast
 
-from lumigen.errors import BadPass, SourceLocation
+from lumigen.errors import BadArgument, BadPass, SourceLocation
 from lumigen.graph import (
     Edge,
     Graph,
@@ -134,12 +134,28 @@ class Rule:
     when: Callable[[Bindings], bool] = lambda _: True
     line: SourceLocation = field(default_factory=_line_of_rule, compare=False)
 
+    def __post_init__(self) -> None:
+        unknown = _names(self.put) - _names(self.find)
+        if unknown:
+            value = f"made with {min(unknown)}, which it does not find"
+            expected = "a result of what the pattern has names for"
+            raise BadArgument(
+                where=self.line, op="Rule", name=self.name, value=value, expected=expected
+            )
+
     def __call__(self, n: Node) -> Edge | None:
         """What the node becomes; None if the rule says nothing about it."""
         found: Bindings = {}
         if n.op is not self.find.op or not _matches(self.find, edge(n), found):
             return None
         return _build(self.put, found) if self.when(found) else None
+
+
+def _names(p: Pattern) -> set[str]:
+    """Under which a pattern finds operands, or what is put in place wants them."""
+    if isinstance(p, Apply):
+        return {p.name}.union(*map(_names, p.args)) - {""}
+    return {p.name} - {""} if isinstance(p, Var | Constant) else set()
 
 
 def _matches(find: Pattern, e: Edge, found: Bindings) -> bool:

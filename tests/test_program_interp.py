@@ -30,6 +30,23 @@ B = lg.Dim("batch", 1, 40, typical=7)
 T = lg.Dim("length", 2, 24, typical=11)
 
 
+def test_a_condition_is_asked_where_those_before_it_hold(rng: np.random.Generator) -> None:
+    """Places that a place in memory says are read where it is inside alone."""
+    graph = traced(
+        lambda x, i: x.index_select(0, i).index_select(0, i),
+        x=lg.spec(33, 4),
+        i=lg.spec(40, dtype=lg.i32),
+    )
+    inputs = {
+        "x": rng.normal(size=(33, 4)).astype(np.float32),
+        "i": rng.integers(-9, 60, 40).astype(np.int32),
+    }
+    found = run_entry(
+        lower_model(Traced("p", "1", (("entry", graph),), ()), {}).lowered, inputs, {}
+    )
+    assert np.array_equal(found["out"], evaluate(graph, inputs, {})["out"])
+
+
 def softmax() -> Model:
     model = lg.Model("soft", nn.Identity(), version="0.1.0")
 

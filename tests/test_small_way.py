@@ -220,6 +220,11 @@ def test_a_step_that_rewrites_nothing_that_fits_is_named(step: Any, says: str) -
     assert says in str(caught.value)
 
 
+def test_a_rule_that_puts_what_it_does_not_find_is_refused() -> None:
+    with pytest.raises(errors.BadArgument, match="made with other, which it does not find"):
+        ir.Rule("lost", ONE * 2, OTHER)
+
+
 # --- what is refused ------------------------------------------------------------------------------
 
 
