@@ -71,6 +71,12 @@ def of_groups(q: Any, k: Any, v: Any) -> Any:
     return softmax(q @ k[:, None].mT * SCALE) @ v[:, None]
 
 
+def of_one_product(x: Any, w: Any) -> Any:
+    """Queries, keys and values of two heads, which are parts of what one product gives, in f32."""
+    q, k, v = (x @ w).reshape(N, 3, 2, WIDE).permute(1, 2, 0, 3).float().unbind(0)
+    return (softmax(q @ k.mT * SCALE) @ v).to(x.dtype)
+
+
 def with_heads_last(q: Any, k: Any, v: Any) -> Any:
     q, k, v = (x.transpose(0, 1) for x in (q, k, v))
     return (softmax(q @ k.mT * SCALE) @ v).transpose(0, 1)
@@ -169,6 +175,7 @@ NESTS: Mapping[str, Nest] = {
     "attention with a sink": Nest(with_sink, {**SELF, "sink": (2,)}, (1, 1)),
     "attention of groups": Nest(of_groups, {**QKV, "q": (2, 3, N, WIDE)}, (1, 1)),
     "attention of one row": Nest(attend(lambda s: s), {**QKV, "q": (2, 1, WIDE)}, (2, 2)),
+    "attention of one product": Nest(of_one_product, {"x": (N, 320), "w": (320, 6 * WIDE)}, (2, 2)),
     "attention and its sums": Nest(and_its_sums, QKV, (1, 1)),
     "attention in steps": Nest(
         in_steps, {"q": (N, 2, WIDE), "k": (M, 2, WIDE), "v": (M, 2, WIDE)}, (3, 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from lumigen.machine import Machine
 from lumigen.region import Region, Scan
 from lumigen.targets.cpu.device import CPU
 from lumigen.targets.cuda.device import CUDA
+from lumigen.targets.cuda.speller import device_kernel_body
 
 LENGTH = lg.Dim("length", 1, 1 << 20, typical=1 << 18)
 PART = 64
@@ -193,3 +195,14 @@ def test_the_default_is_parts_where_rows_leave_a_device_idle() -> None:
     assert kernels(decayed, CUDA, **doubled) == 1, "its products may overflow where it does not"
     assert kernels(total, CUDA, x=lg.spec(500, 1 << 20)) == 1
     assert kernels(total, CUDA, x=lg.spec(1, 1 << 12)) == 1
+
+
+def test_no_name_of_a_loop_hides_that_of_a_part() -> None:
+    _, model = lowered((down, {"x": lg.spec(4096, 4096)}), device=CUDA)
+    first, *_ = model.kernels
+    assert len(model.kernels) == 3, "blocks of columns are few"
+    text = device_kernel_body(first.name, first.program, first.parameters, "model.py:1").body
+    outside = set(re.findall(r"const int (\w+) =", text))
+    inside = set(re.findall(r"int (\w+)[,)]", text))
+    assert "part" in inside
+    assert not outside & inside
