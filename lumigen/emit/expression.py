@@ -490,12 +490,12 @@ class Renderer:
         if not self.early or not isinstance(e, Choose) or not isinstance(e.then, Read):
             return None
         read, fill = e.then, e.otherwise
-        asked: tuple[Cmp, ...] = e.condition.conditions if isinstance(e.condition, Holds) else ()
+        asked = e.condition.conditions if isinstance(e.condition, Holds) else ()
         is_data = any(isinstance(a, Lookup) for c in asked for a in c.slack.atoms())
         if not is_data or not isinstance(fill, Const) or not _has_elements(read.source):
             return None
         at = address(read.source, read.at)
-        if not reads_ahead(at, asked[0]):
+        if not reads_ahead(at, asked):
             return None
         holds = self.scalar(e.condition).code
         base = f"{holds}, {self.use(str(read.source))}, {self.index(at)}"

@@ -118,14 +118,13 @@ def _inside(atom: Atom) -> tuple[Ix, ...]:
     return parts(atom)
 
 
-def reads_ahead(at: Ix, first: Cmp) -> bool:
+def reads_ahead(at: Ix, asked: tuple[Cmp, ...]) -> bool:
     """Whether a place can be computed before its conditions hold: the integers of memory in it are there anyway.
 
     They are where bounds show it, and where the first of the conditions reads them.
     """
-    return all(
-        a in first.slack.atoms() or _is_there(a) for a in at.atoms() if isinstance(a, Lookup)
-    )
+    read = frozenset(a for c in asked[:1] for a in c.slack.atoms())
+    return all(a in read or _is_there(a) for a in at.atoms() if isinstance(a, Lookup))
 
 
 def _is_there(a: Lookup) -> bool:
