@@ -623,7 +623,7 @@ def build(rows: dict[str, Row], directory: Path) -> None:
 # --- the process that runs rows -----------------------------------------------------------------------
 
 
-def serve(directory: Path, rounds: int) -> None:
+def serve(directory: Path, rounds: int, rows: dict[str, Row]) -> None:
     """For each name that comes a line for what begins, and one with the figures."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print is no answer
@@ -641,7 +641,7 @@ def serve(directory: Path, rounds: int) -> None:
         try:
             with torch.no_grad(), torch.cuda.stream(stream):
                 context = model.context(stream=stream)
-                found = figures(ROWS[name], getattr(context, name), stream, rounds, answer)
+                found = figures(rows[name], getattr(context, name), stream, rounds, answer)
         except Exception as e:  # noqa: BLE001  # the other rows go on
             traceback.print_exc()
             told = next(iter(str(e).splitlines()), "")[:150]
@@ -751,7 +751,7 @@ class Worker:
 
     def start(self) -> subprocess.Popen[str]:
         o = self.options
-        command = [sys.executable, __file__, "--serve", "--work", str(o.work)]
+        command = [sys.executable, sys.argv[0], "--serve", "--work", str(o.work)]
         command += ["--rounds", str(o.rounds)]
         log = (o.work / "cuda_layers.log").open("a")
         process = subprocess.Popen(
@@ -815,17 +815,17 @@ def line(name: str, found: dict[str, Any]) -> str:
     return "| " + " | ".join([name, *times, ratio, found.get("error", "")]) + " |"
 
 
-def chosen(only: str) -> dict[str, Row]:
+def chosen(every: dict[str, Row], only: str) -> dict[str, Row]:
     """The rows whose names begin with one of these."""
     wanted = tuple(part for part in only.split(",") if part)
-    rows = {n: r for n, r in ROWS.items() if not wanted or n.startswith(wanted)}
+    rows = {n: r for n, r in every.items() if not wanted or n.startswith(wanted)}
     if not rows:
-        raise SystemExit(f"No rows {only}. There are {', '.join(ROWS)}.")
+        raise SystemExit(f"No rows {only}. There are {', '.join(every)}.")
     return rows
 
 
-def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def parsed(about: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="7 rounds instead of 15")
     parser.add_argument("--only", default="", help="rows whose names begin so, divided by commas")
     parser.add_argument("--list", action="store_true", help="the rows and their inputs")
@@ -860,13 +860,13 @@ def measured(names: Sequence[str], options: argparse.Namespace) -> dict[str, dic
     return found
 
 
-def main() -> None:
-    options = parsed()
+def main(every: dict[str, Row], about: str) -> None:
+    options = parsed(about)
     directory = options.work / "cuda_layers"
     if options.serve:
-        serve(directory, options.rounds)
+        serve(directory, options.rounds, every)
         return
-    rows = chosen(options.only)
+    rows = chosen(every, options.only)
     if options.list:
         show(rows)
         return
@@ -890,4 +890,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(ROWS, __doc__)
