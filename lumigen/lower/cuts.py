@@ -217,7 +217,9 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
             bounded = is_bounded_by_data(value, bound, one_row=skeletons.one_row)
             # a fold has a sum for each point of these, for each of the value's rows
             few = volume(set(axes) - free_axes(value)) <= storing.row_of_fold
-            scored = is_short and few and is_scored(value, deepest=storing.row)
+            # an operand is computed again for each tile of what it is multiplied with
+            deepest = storing.row if contracts else None
+            scored = is_short and few and is_scored(value, deepest)
             yield node, bounded or scored
 
 
