@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +32,7 @@ from lumigen.region import Region
 from lumigen.search import database, host, measured, winners
 from lumigen.search.asked import asked_for
 from lumigen.search.batches import TrialBatches
-from lumigen.search.book import Book, Found, book_of, key_of, text_of
+from lumigen.search.book import FORMAT, Book, Found, book_of, key_of, text_of
 from lumigen.search.choice import Choice, beginnings, candidate_of, near
 from lumigen.search.climb import GAIN, Climb, Space
 from lumigen.search.clock import Clock
@@ -165,6 +166,15 @@ def test_a_book_of_another_format_says_which_one_is_read(tmp_path: Path) -> None
     file.write_text('{"format": 9, "what": "nobody knows"}', encoding="utf-8")
     with pytest.raises(BadArgument, match=r"whose format is 9\. Pass one of format 1, which"):
         asked_for(HOST, None, file)
+
+
+@pytest.mark.parametrize("size", ["8", 8.5, 1e3, True, None])
+def test_a_size_that_is_no_whole_number_is_refused_with_its_region(size: object) -> None:
+    found = {"builder": "simt", "tile": {"lanes": size}, "place": {}}
+    region = {"seconds": 1.0, "before": 2.0, "first": 0, "plans": [], "schedules": [found]}
+    text = json.dumps({"format": FORMAT, "regions": {"of_rows": region}})
+    with pytest.raises(BadArgument, match=r"region of_rows says nothing: .* is no whole number"):
+        book_of(text, "schedules.json")
 
 
 @pytest.mark.parametrize("name", ["seconds", "before"])

@@ -165,7 +165,7 @@ def book_of(text: str, where: str) -> Book:
     try:
         whole: Any = json.loads(text)
         _check_format(whole["format"], where)
-        found = {str(key): found_of(o) for key, o in whole["regions"].items()}
+        found = {str(key): _found_in(o, key, where) for key, o in whole["regions"].items()}
         _check_times(found, where)
         algebra = str(whole.get("algebra", ""))
         flipped = {k: tuple(map(str, whole[k])) for k in KINDS if whole.get(k)}
@@ -173,6 +173,23 @@ def book_of(text: str, where: str) -> Book:
     except NO_CHOICE as why:
         expected = "a file that a search has written, as schedules.json of a project"
         raise BadArgument(op="compile", name="schedules", value=where, expected=expected) from why
+
+
+def _found_in(o: Any, key: object, where: str) -> Found:
+    """What a file says of a region; BadArgument, naming both, if that is nothing."""
+    try:
+        return found_of(o)
+    except NO_CHOICE as why:
+        what = f"it has no {why}" if isinstance(why, KeyError) else str(why)
+        value = f"{where}, in which region {key} says nothing: {what}"
+        expected = "a file that a search has written, or delete that region from it"
+        raise BadArgument(op="compile", name="schedules", value=value, expected=expected) from why
+
+
+def _whole(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{value!r} is no whole number")
+    return value
 
 
 def _check_format(number: object, where: str) -> None:
@@ -234,20 +251,20 @@ def found_of(o: Any) -> Found:
 
 def choice_of(o: Any) -> Choice:
     """The same of a choice."""
-    plans = tuple((int(kernel), int(number)) for kernel, number in o["plans"])
+    plans = tuple((_whole(kernel), _whole(number)) for kernel, number in o["plans"])
     schedules = tuple(_schedule(s) for s in o["schedules"])
     special = tuple(_schedule(s) for s in o.get("special", []))
-    first = int(o["first"])
+    first = _whole(o["first"])
     if first < 0 or any(min(p) < 0 for p in plans):
         raise ValueError("a number below zero")
     bounded = tuple(
-        (tuple((str(n), int(most)) for n, most in b["most"].items()), choice_of(b))
+        (tuple((str(n), _whole(most)) for n, most in b["most"].items()), choice_of(b))
         for b in o.get("bounded", [])
     )
     return Choice(first, plans, schedules, special, bounded)
 
 
 def _schedule(o: Any) -> Schedule:
-    tile = tuple(sorted((str(k), int(v)) for k, v in o["tile"].items()))
+    tile = tuple(sorted((str(k), _whole(v)) for k, v in o["tile"].items()))
     place = tuple(sorted((str(k), str(v)) for k, v in o["place"].items()))
     return Schedule(str(o["builder"]), tile, place, tuple(map(_schedule, o.get("parts", []))))
