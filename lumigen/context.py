@@ -12,7 +12,7 @@ print(c)
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -135,7 +135,8 @@ class Context:
             values[key] = rounded(self._inputs[key].value(), n.dtype)
         found = executor(values)
         for key, result in self._results.items():
-            result.data = rounded(np.asarray(found[key]), result.dtype)
+            given = _given(found, key, self._compilers.backend)
+            result.data = rounded(given, result.dtype)
 
     def display(self, html: str | Path | None = None) -> str:
         """The graph as text, also printed: as written, or as the compilers have made it.
@@ -190,7 +191,7 @@ class Context:
             backend = self._compilers.backend
             if backend is not None:
                 check_outputs("compile", out)
-            self._executor = _interpreter(out) if backend is None else backend.executor(out)
+            self._executor = _interpreter(out) if backend is None else _executor(backend, out)
         return self._executor
 
     def _forget(self) -> None:
@@ -199,6 +200,29 @@ class Context:
 
 def _interpreter(compiled: Graph) -> Executor:
     return lambda values: evaluate(compiled, values, {})
+
+
+OF_ARRAYS = "one whose executor gives a function from arrays by name to arrays by name"
+
+
+def _executor(backend: Backend, compiled: Graph) -> Executor:
+    made = cast("object", backend.executor(compiled))
+    if not callable(made):
+        raise _of_backend(backend, f"executor(graph), which gives {_held(made)}", OF_ARRAYS)
+    return cast("Executor", made)
+
+
+def _given(found: object, key: str, backend: Backend | None) -> Array:
+    """An output of an executor; BadArgument where one of the user's own does not give it."""
+    if not isinstance(found, Mapping) or key not in found:
+        keys = ", ".join(map(str, found)) if isinstance(found, Mapping) else ""
+        value = f"a function that gives {keys or _held(found)}"
+        raise _of_backend(backend, value, f"one that gives {key} too")
+    return np.asarray(cast("Mapping[str, Array]", found)[key])
+
+
+def _of_backend(backend: Backend | None, value: str, expected: str) -> Exception:
+    return fail(BadArgument, op=_name(backend), name="a backend", value=value, expected=expected)
 
 
 # --- compilers ------------------------------------------------------------------------------------

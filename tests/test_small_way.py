@@ -250,6 +250,29 @@ def test_what_is_no_list_of_compilers(given: Any, says: str) -> None:
 # --- GPUs -----------------------------------------------------------------------------------------
 
 
+class Gives:
+    """A backend of somebody's own that gives this."""
+
+    def __init__(self, executor: Any) -> None:
+        self.made = executor
+
+    def executor(self, _: ir.Graph) -> Any:
+        return self.made
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (None, r"\[Gives\] a backend cannot be executor\(graph\), which gives None"),
+        (lambda _: None, "a function that gives None. Pass one that gives out0 too"),
+        (lambda _: {"other": X}, "a function that gives other. Pass one that gives out0 too"),
+    ],
+)
+def test_what_a_backend_of_ones_own_does_not_give(given: Any, says: str) -> None:
+    with pytest.raises(errors.BadArgument, match=says):
+        made(Gives(given))
+
+
 def test_architectures_are_known_at_once() -> None:
     assert lg.CUDACompiler("sm_90a").target.architectures == ("sm_90a",)
     assert lg.CUDACompiler(("sm_120", "sm_80")).target.text == "cuda:sm_80,sm_120"
