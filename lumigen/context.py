@@ -214,11 +214,12 @@ def _executor(backend: Backend, compiled: Graph) -> Executor:
 
 def _given(found: object, key: str, backend: Backend | None) -> Array:
     """An output of an executor; BadArgument where one of the user's own does not give it."""
-    if not isinstance(found, Mapping) or key not in found:
-        keys = ", ".join(map(str, found)) if isinstance(found, Mapping) else ""
-        value = f"a function that gives {keys or _held(found)}"
+    held, none = _held(found), cast("Mapping[str, Array]", {})
+    arrays = cast("Mapping[str, Array]", found) if isinstance(found, Mapping) else none
+    if key not in arrays:
+        value = f"a function that gives {', '.join(arrays) or held}"
         raise _of_backend(backend, value, f"one that gives {key} too")
-    return np.asarray(cast("Mapping[str, Array]", found)[key])
+    return np.asarray(arrays[key])
 
 
 def _of_backend(backend: Backend | None, value: str, expected: str) -> Exception:
