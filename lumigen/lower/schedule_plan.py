@@ -424,15 +424,14 @@ def length_of_parts(region: Region, machine: Machine) -> tuple[int, bool]:
     rows = extent_of(a for a in store.axes if a != store.value.axis).estimate()
     parts, teams = machine.scans, machine.teams
     least, whole = parts.least, parts.whole
-    if (
-        teams is not None and store.axes[-1] != store.value.axis
-    ):  # a block has as many columns as its threads
+    of_columns = store.axes[-1] != store.value.axis
+    if teams is not None and of_columns:  # a block has as many columns as its threads
         columns = teams.threads * width_of(region, teams)
         rows, least, whole = -(-rows // columns), -(-least // columns), 1
     each = max(least, -(-length * rows // parts.workers // whole) * whole)
-    few = (
-        rows == 1 and store.value.monoid in REDUCED if teams is None else 2 * rows <= parts.workers
-    )
+    few = 2 * rows <= parts.workers
+    if teams is None:
+        few = rows == 1 and store.value.monoid in REDUCED
     few &= store.value.monoid is not None
     return each, few and length >= parts.fewest * each
 
