@@ -10,7 +10,10 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-from cuda_layers import Row, below, bf16, f16, f32, kernel, main, weight
+import torch
+from cuda_layers import Input, Row, below, bf16, f16, f32, kernel, main, weight
+
+import lumigen as lg
 
 IMAGES = f16(64, 8, 64, 64)
 TAPS = kernel(64, 8, 3, 3)
@@ -26,6 +29,12 @@ def squared_distance(x: Any, y: Any) -> Any:
 
 def scaled_rows(x: Any) -> Any:
     return x / x.float().norm(dim=1, keepdim=True).to(x.dtype)
+
+
+def places(_: ModuleType, x: Any, steps: Any) -> Any:
+    """Of each element of x among edges that grow by `steps`."""
+    library = torch if isinstance(x, torch.Tensor) else lg
+    return library.searchsorted(steps.abs().cumsum(0), x)
 
 
 def focal(x: Any, labels: Any) -> Any:
@@ -209,6 +218,7 @@ MAPS: dict[str, Row] = {
     ),
     "reverse_cumsum": Row(lambda _, x: x.flip(-1).cumsum(-1).flip(-1), (f32(8192, 4096),)),
     "cumsum_of_columns": Row(lambda _, x: x.cumsum(0) - x, (f32(4096, 4096),)),
+    "places_among_edges": Row(places, (Input((1 << 22,), "f32", scale=3000.0), f32(4096))),
     "argmax_of_the_middle": Row(lambda _, x: x.argmax(1), (f32(64, 512, 1024),)),
     "least_of_rows": Row(lambda _, x: x.amin(2), (f32(64, 1024, 1024),)),
     "over_mean_magnitude": Row(
