@@ -81,4 +81,6 @@ INTRINSICS: dict[str, Function] = {
     "whole_remainder": Function(_whole_remainder),
     "power": Function(_power, of_double="double_power"),
     "exp2_split": Function(_exp2_split),
+    "near_quotient": Function(np.divide),
+    "near_recip": Function(np.reciprocal),
 }

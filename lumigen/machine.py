@@ -128,6 +128,7 @@ class Vectors:
     mapped: int = 16  # times as many points as terms of its folds: then a map takes the vectors
     doubles: bool = False  # whether lanes have numbers of f64 beside those of f32
     folded: int = 16  # rows that one loop folds together, at most: each has statements of its own
+    estimates: bool = False  # whether quotients that are rounded to 16 bits are estimates
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,12 @@ def count_of_most(scores: Any) -> Any:
     return (scores == scores.amax(-1, keepdim=True)).sum(-1)
 
 
+def distances(q: lg.Tensor, k: lg.Tensor) -> lg.Tensor:
+    """Squared, of each row of q from each of k, by sums of squares that are no products of matrices."""
+    squares = [(x.float() * x.float()).sum(-1) for x in (q, k)]
+    return squares[0].unsqueeze(1) + squares[1] - 2 * (q @ k.T).float()
+
+
 FOLDED: dict[str, Case] = {
     "log_sum_exp": (log_sum_exp, operands()),
     "half": (log_sum_exp, operands(dtype=lg.f16)),
@@ -94,6 +100,8 @@ FOLDED: dict[str, Case] = {
         {"q": spec(2, 3, ROWS, 40), "k": spec(2, 3, COLUMNS, 40)},
     ),
     "ties": (lambda q, k: count_of_most(q @ k.T), operands()),
+    "squares_beside": (lambda q, k: (distances(q, k) * -0.01).exp().sum(-1), operands()),
+    "nearest": (lambda q, k: distances(q, k).argmin(-1), operands(MANY)),
     "bias": (
         lambda q, k, b: F.linear(q, k, b).logsumexp(-1),
         {**operands(), "b": spec(COLUMNS)},

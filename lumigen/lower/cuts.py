@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 
 from lumigen.graph import Node
 from lumigen.index import Axis
@@ -404,6 +405,9 @@ def refused_whole(g: CutGraph, skeletons: Skeletons) -> list[Node]:
             if whole := last_whole(g, skeletons, root, inside):
                 out.update(dict.fromkeys(whole))
                 continue
+            if others := _others_stored(g, skeletons, root, inner):
+                out.update(dict.fromkeys(others))
+                continue
             reductions = [n for n in g.inside(root) if n.op in MONOIDS]
             operands = [
                 read_once(g, skeletons, n, f)
@@ -415,6 +419,20 @@ def refused_whole(g: CutGraph, skeletons: Skeletons) -> list[Node]:
         elif nested and root not in g.cut and not shown_whole(g, skeletons, root):
             out[root] = None
     return list(out)
+
+
+def _others_stored(
+    g: CutGraph, skeletons: Skeletons, root: Node, products: list[Node]
+) -> list[Node]:
+    """Sums beside products, as of squares of rows, if a skeleton runs the region whole where it reads them."""
+    if not products:
+        return []
+    within = {m for n in products for m in g.inside(n)}
+    sums = [n for n in g.inside(root) if n.op in MONOIDS and n not in within and reduces(g, n)]
+    apart = [n for n in sums if set(g.inside(n)).isdisjoint(products)]
+    out = [n for n in apart if not any(n in g.inside(m) for m in apart if m is not n)]
+    stored = reduce(lambda known, n: known.cut_also(n), out, g)
+    return out if out and stored.asked(skeletons.runs_whole, root) else []
 
 
 def contractions_side_by_side(g: CutGraph, skeletons: Skeletons) -> list[Node]:

@@ -7,7 +7,7 @@ that the builders realise is the heuristic's. The rows stand in `targets`, made 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, product
 
@@ -18,6 +18,7 @@ from lumigen.index import Axis, extent_of
 from lumigen.lower.built import Built, scratch_of
 from lumigen.lower.contract import find_products
 from lumigen.lower.contractions import OneRow
+from lumigen.lower.estimates import estimated
 from lumigen.lower.order import Keeps, PartOf, plan_order
 from lumigen.lower.pieces import plan_pieces
 from lumigen.lower.plan_region import (
@@ -157,6 +158,8 @@ class Device:
             used, most = scratch_of(built.program), self.machine.scratch
             if used > most:
                 return Illegal(f"{used} bytes of scratch for each thread, of which {most} may be")
+        if self.machine.vectors.estimates:
+            return replace(built, program=estimated(built.program, built.meaning))
         return built
 
     def realise(self, found: Candidate) -> tuple[Built, ...] | Illegal:

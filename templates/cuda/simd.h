@@ -199,16 +199,31 @@ LUMIGEN_INLINE float polynomial(float x, float highest, C... lower) {
 }
 
 LUMIGEN_INLINE float recip(float a) { return 1.0f / a; }
+// Of what is then rounded to 16 bits: two units in the last place of f32 more or less, and no branch.
+LUMIGEN_INLINE float near_quotient(float a, float b) {
+  float out;
+  asm("div.full.f32 %0, %1, %2;" : "=f"(out) : "f"(a), "f"(b));
+  return out;
+}
+LUMIGEN_INLINE float near_recip(float a) {
+  float out;
+  asm("rcp.approx.f32 %0, %1;" : "=f"(out) : "f"(a));
+  return out;
+}
 LUMIGEN_INLINE float sqrt(float a) { return sqrtf(a); }
 LUMIGEN_INLINE float exp2(float a) { return exp2f(a); }
 LUMIGEN_INLINE float exp(float a) { return expf(a); }
 LUMIGEN_INLINE float log2(float a) { return log2f(a); }
-// 2^(a * (c + rest)), whose exponent is not rounded: of 2^(t + u) with a small u, u ln(2) times the first
-// power is added to it.
+// 2^(a * (c + rest)), whose exponent is not rounded: a whole number near it, of -126 to 126, becomes the
+// exponent of a float, and the power of what it leaves is between 1 and 2 unless the result overflows.
 LUMIGEN_INLINE float exp2_scaled(float a, float c, float rest) {
-  const float exponent = a * c, most = exp2f(exponent);
-  const float lost = fmaf(a, rest, fmaf(a, c, -exponent)) * 0.693147181f;
-  return most > 0.0f && most < __builtin_inff() ? fmaf(most, lost, most) : most;
+  constexpr float kMost = 126.0f, kDigits = 0x1.8p23f;  // a sum with kDigits has no fraction
+  const float part = __saturatef(fmaf(a, c * (0.5f / kMost), 0.5f));
+  const float biased = __fmaf_rd(part, 2.0f * kMost, kDigits + 1.0f);
+  const float left = fmaf(a, rest, fmaf(a, c, kDigits + 1.0f + kMost - biased));
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(left));
+  return power * __int_as_float(__float_as_int(biased) << 23);
 }
 // 2^(log2(a) * b), whose exponent is not rounded.
 LUMIGEN_INLINE float power(float a, float b) {
@@ -249,6 +264,12 @@ LUMIGEN_INLINE float mod(float a, float b) {
 
 LUMIGEN_INLINE Vec recip(Vec a) {
   return map_lanes(a, [](float x) { return recip(x); });
+}
+LUMIGEN_INLINE Vec near_quotient(Vec a, Vec b) {
+  return map_lanes(a, b, [](float x, float y) { return near_quotient(x, y); });
+}
+LUMIGEN_INLINE Vec near_recip(Vec a) {
+  return map_lanes(a, [](float x) { return near_recip(x); });
 }
 LUMIGEN_INLINE Vec sqrt(Vec a) {
   return map_lanes(a, [](float x) { return sqrtf(x); });

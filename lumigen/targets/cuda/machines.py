@@ -218,7 +218,14 @@ SM_80 = StreamingGpu(
         worth=8,
     ),
     vectors=Vectors(
-        window=8, least=4, divided=256, written=0, scanned=32, integers=False, pieces=0
+        window=8,
+        least=4,
+        divided=256,
+        written=0,
+        scanned=32,
+        integers=False,
+        pieces=0,
+        estimates=True,
     ),
     scans=ScanParts(workers=MULTIPROCESSORS, least=1 << 13, whole=256, fewest=4),
     runs=CopiedRuns(itemsize=2, bytes=8, vector=16, scattered=16, across=1, again=4),

@@ -1,0 +1,163 @@
+"""estimates: quotients that end in numbers of 16 bits, where a device has them in a fifth of the time.
+
+Before: a tile program whose quotients are rounded once, to f32.  After: the same with `near_quotient` and
+`near_recip`, which are up to three units in the last place apart, wherever a quotient reaches nothing but numbers that
+are rounded to 16 bits, and nothing that jumps: no comparison, no whole part, no place. Those keep the rounded one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, get_args
+
+from lumigen.dtype import bf16, f16, f32
+from lumigen.ops import Op
+from lumigen.region import (
+    Buffer,
+    Choose,
+    Const,
+    Expr,
+    Gather,
+    Intrinsic,
+    Local,
+    Prim,
+    Random,
+    Region,
+    buffers_of,
+    const,
+    intrinsic,
+    prim,
+    rebuild,
+    walk,
+)
+from lumigen.tile import BitPlane, GroupNumbers, GroupScales, Operand, Stmt, Streamed, TileProgram
+
+SMOOTH = frozenset({"max_ordered", "min_ordered", "max_nan", "min_nan", "abs", "power"})
+_STATEMENTS = get_args(Stmt)
+_PARTS = (Operand, Streamed, BitPlane, GroupNumbers, GroupScales)
+NORMAL = (2.0**-126, 2.0**126)  # of a factor whose reciprocal is as precise
+
+
+def estimated(program: TileProgram, meaning: Region) -> TileProgram:
+    """The program of a region, all of whose results are of 16 bits; any other one as it is."""
+    if not all(s.dst.dtype in (f16, bf16) for s in meaning.stores):
+        return program
+    if not any(isinstance(e, Prim) and e.op is Op.RECIP for e in walk(_values(program))):
+        return program
+    return replace(program, body=_Estimates(_jumping(program)).body(program.body))
+
+
+def _values(program: TileProgram) -> list[Expr]:
+    return [e for s in program.statements() for e in _own(s) if isinstance(e, Expr)]
+
+
+def _own(value: Any) -> Iterator[Buffer | Expr]:
+    """The buffers, names and values in the fields of a statement, less those of the statements in it."""
+    if isinstance(value, Buffer | Expr):
+        yield value
+    elif isinstance(value, tuple):
+        for x in value:  # pyright: ignore[reportUnknownVariableType]
+            yield from () if isinstance(x, _STATEMENTS) else _own(x)
+    elif isinstance(value, (*_STATEMENTS, *_PARTS)):
+        for f in fields(value):
+            yield from _own(getattr(value, f.name))
+
+
+# ---- what has to be rounded once ----
+
+
+@dataclass
+class _Jumping:
+    """Names, buffers and values from which something is made that jumps where a number is a little less."""
+
+    names: set[str | Buffer] = field(default_factory=set[str | Buffer])
+    values: set[Expr] = field(default_factory=set[Expr])
+
+    def add(self, e: Expr) -> None:
+        for x in walk([e]):
+            self.values.add(x)
+            self.names.update(_names(x))
+
+
+def _names(e: Expr) -> tuple[str | Buffer, ...]:
+    """What a node is a name of, or reads."""
+    return (e.name,) if isinstance(e, Local) else tuple(buffers_of(e))
+
+
+def _jumping(program: TileProgram) -> _Jumping:
+    """Names of a statement stand and fall together, so that what goes from one tile to another is followed."""
+    found, known = _Jumping(), -1
+    each = [list(_own(s)) for s in program.statements()]
+    for e in walk(_values(program)):
+        for x in _deciding(e):
+            found.add(x)
+    while known != len(found.names):
+        known = len(found.names)
+        for own in each:
+            direct = [x for x in own if isinstance(x, Buffer | Local)]
+            names = {x.name if isinstance(x, Local) else x for x in direct}
+            if not names.isdisjoint(found.names):
+                found.names |= names
+                for e in own:
+                    if isinstance(e, Expr):
+                        found.add(e)
+    return found
+
+
+def _deciding(e: Expr) -> tuple[Expr, ...]:
+    """The operands of which a little less may make a wholly other result."""
+    if isinstance(e, Choose):
+        return (e.condition,)
+    if isinstance(e, Gather):
+        return e.places
+    if isinstance(e, Random):
+        return (e.key,)
+    if isinstance(e, Intrinsic):
+        return () if e.name in SMOOTH else e.args
+    if isinstance(e, Prim):
+        is_whole = e.op is Op.CONTIGUOUS and not e.dtype.is_float
+        return e.args if is_whole or e.op in (Op.LESS_THAN, Op.MOD) else ()
+    return ()
+
+
+# ---- the program with estimates ----
+
+
+@dataclass
+class _Estimates:
+    """All else of a program."""
+
+    jumping: _Jumping
+    done: dict[Expr, Expr] = field(default_factory=dict[Expr, Expr])
+
+    def body(self, stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        return tuple(self._any(s) for s in stmts)
+
+    def _any(self, x: Any) -> Any:
+        if isinstance(x, tuple):
+            return tuple(self._any(part) for part in x)  # pyright: ignore[reportUnknownVariableType]
+        if isinstance(x, Expr):
+            return self.value(x)
+        if isinstance(x, (*_STATEMENTS, *_PARTS)):
+            return replace(x, **{f.name: self._any(getattr(x, f.name)) for f in fields(x)})
+        return x
+
+    def value(self, e: Expr) -> Expr:
+        if e not in self.done:
+            is_kept = e in self.jumping.values
+            self.done[e] = e if is_kept else self._near(e) or rebuild(e, self.value, lambda i: i)
+        return self.done[e]
+
+    def _near(self, e: Expr) -> Expr | None:
+        if not isinstance(e, Prim) or e.dtype is not f32:
+            return None
+        if e.op is Op.RECIP:
+            return intrinsic("near_recip", (self.value(e.args[0]),), f32)
+        for x, y in (e.args, e.args[::-1]) if e.op is Op.MUL else ():
+            if isinstance(y, Prim) and y.op is Op.RECIP and y not in self.jumping.values:
+                (divisor,) = y.args
+                if isinstance(divisor, Const) and NORMAL[0] < abs(divisor.value) < NORMAL[1]:
+                    return prim(Op.MUL, (self.value(x), const(1 / divisor.value, f32)), f32)
+                return intrinsic("near_quotient", (self.value(x), self.value(divisor)), f32)
+        return None
