@@ -317,14 +317,15 @@ def _in_phases(
     parts = [n for both in zip(taps, phases, strict=True) for n in both]
     filters = filters.reshape(groups, channels // groups, per_out, *parts)
     of_taps, of_phases = range(3, 3 + 2 * rank, 2), range(4, 4 + 2 * rank, 2)
-    filters = filters.flip(*of_taps).permute((0, 2, *of_phases, 1, *of_taps))
-    filters = filters.reshape(groups * per_out * prod(phases), channels // groups, *taps)
+    filters = filters.flip(*of_taps).permute((0, *of_phases, 2, 1, *of_taps))
+    filters = filters.reshape(groups * prod(phases) * per_out, channels // groups, *taps)
     reach = [d * (t - 1) for d, t in zip(dilation, taps, strict=True)]
     x = x.pad([w for n in reversed(reach) for w in (n, n)])
     found = _conv(op, rank, x, filters, None, 1, 0, dilation, groups)
     batch, _, *counts = found.extents
-    found = found.reshape(batch, groups * per_out, *phases, *counts)
-    found = found.permute((0, 1, *(d for k in range(2, 2 + rank) for d in (k + rank, k))))
+    found = found.reshape(batch, groups, *phases, per_out, *counts)
+    places = (d for k in range(rank) for d in (3 + rank + k, 2 + k))
+    found = found.permute((0, 1, 2 + rank, *places))
     whole = (n * s for n, s in zip(counts, phases, strict=True))
     return found.reshape(batch, groups * per_out, *whole)
 

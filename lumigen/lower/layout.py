@@ -70,7 +70,7 @@ def choose_layouts(
             for e in walk([s.value]):
                 if isinstance(e, Read) and e.source.role is Role.TEMP:
                     bound = frozenset(a for i in e.at for a in i.axes) - frozenset(s.axes)
-                    reads.setdefault(e.source, []).append(_Use(e.at, bound))
+                    reads.setdefault(e.source, []).append(_Use(e.at, bound, s.axes[-1:]))
     # indices that are read inside other indices keep their places, and what a loop takes in slices its first dim
     fixed = _looked_up(regions) | _sliced(regions)
     fixed = fixed.union(*(r.buffers() for r in regions if r.native))  # whole rows
@@ -162,10 +162,14 @@ def _sliced(regions: tuple[Region, ...]) -> frozenset[Buffer]:
 
 @dataclass(frozen=True)
 class _Use:
-    """A read: where, and which of its axes a reduction runs over."""
+    """A read: where, which of its axes a reduction runs over, and along which one neighbours are stored.
+
+    Quotients of other axes are the same for all of a row.
+    """
 
     at: tuple[Ix, ...]
     bound: frozenset[Axis]
+    last: tuple[Axis, ...]
 
 
 def _best_order(buffer: Buffer, reads: list[_Use]) -> tuple[int, ...]:
@@ -187,7 +191,8 @@ def _cost(dims: Shape, reads: list[_Use], order: tuple[int, ...]) -> tuple[int, 
         for d in order:
             flat = flat * dims[d] + use.at[d]
         parted = (a for a in flat.atoms() if isinstance(a, Quotient | Remainder))
-        splits += sum(bool(a.numerator.axes) for a in parted)  # an extent as h // 2 is a number
+        inner = use.bound.union(use.last)
+        splits += sum(not inner.isdisjoint(a.numerator.axes) for a in parted)
         scattered += bool(use.bound) and all(flat.coefficient(a) != 1 for a in use.bound)
     return splits, scattered
 

@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kThreads)
       });
       const float r1 = reduce_add(acc1);
       const bool v0 = r0 == -__builtin_inff();
-      const float v1 = recip((r0 < -3.4028235e+38f) ? __builtin_nanf("") : r1);
+      const float v1 = near_recip((r0 < -3.4028235e+38f) ? __builtin_nanf("") : r1);
       for_lanes(packed, 64, [&](int i2, auto lanes) {
         Vec acc2 = splat(0.0f);
         #pragma unroll 32
