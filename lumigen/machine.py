@@ -454,6 +454,7 @@ class Copies:
 
     tiles: tuple[ClusterTile, ...]
     streams: tuple[FlowTile, ...]  # for longer and longer rows, the best first
+    behind: int  # which part of a fold's rows behind the end another tile is to save at least
     rounds: int  # of blocks of a fold, up to which those with the longest loops begin first, of whatever batch
     feeding: int  # registers of a thread that brings tiles
     most: int  # registers that a thread of the others takes at most

@@ -317,15 +317,20 @@ def _in_phases(
     parts = [n for both in zip(taps, phases, strict=True) for n in both]
     filters = filters.reshape(groups, channels // groups, per_out, *parts)
     of_taps, of_phases = range(3, 3 + 2 * rank, 2), range(4, 4 + 2 * rank, 2)
-    filters = filters.flip(*of_taps).permute((0, *of_phases, 2, 1, *of_taps))
+    # the weights of one tap are used as they lie; else phases are apart, and the results of one lie side by side
+    phases_first = any(t > 1 for t in taps)
+    outs = (*of_phases, 2) if phases_first else (2, *of_phases)
+    filters = filters.flip(*of_taps).permute((0, *outs, 1, *of_taps))
     filters = filters.reshape(groups * prod(phases) * per_out, channels // groups, *taps)
     reach = [d * (t - 1) for d, t in zip(dilation, taps, strict=True)]
     x = x.pad([w for n in reversed(reach) for w in (n, n)])
     found = _conv(op, rank, x, filters, None, 1, 0, dilation, groups)
     batch, _, *counts = found.extents
-    found = found.reshape(batch, groups, *phases, per_out, *counts)
-    places = (d for k in range(rank) for d in (3 + rank + k, 2 + k))
-    found = found.permute((0, 1, 2 + rank, *places))
+    parts = (*phases, per_out) if phases_first else (per_out, *phases)
+    found = found.reshape(batch, groups, *parts, *counts)
+    out, first = (2 + rank, 2) if phases_first else (2, 3)
+    places = (d for k in range(rank) for d in (3 + rank + k, first + k))
+    found = found.permute((0, 1, out, *places))
     whole = (n * s for n, s in zip(counts, phases, strict=True))
     return found.reshape(batch, groups * per_out, *whole)
 

@@ -46,24 +46,37 @@ def schedules(
 ) -> tuple[tuple[tuple[Cmp, ...], Schedule], ...]:
     """How a fold around a product lies on Hopper; none where the plan is of another form.
 
-    Where blocks are few rounds and rows fold different points, the longest ones of all batches begin first, as the
-    last round would wait for one of them; else blocks that begin together have one batch and share its points.
+    The first tile that fits, unless one for rows as long has far less rows behind the end. Where blocks are few rounds
+    and rows fold different points, the longest ones of all batches begin first, as the last round would wait for one of
+    them; else blocks that begin together have one batch and share its points.
     """
     copies = machine.copies
-    if copies is None:
+    fits = [] if copies is None else [t for t in copies.streams if _is_realised(plan, t, machine)]
+    if copies is None or not fits:
         return ()
-    for t in copies.streams:
-        sizes = sizes_of(t, 0)
-        try:
-            stream_roles(plan, sizes, machine)
-        except NotRealised:
-            continue
-        found = Streamable.of(Cascade.of(plan, machine), plan.stores, t.rows, machine)
-        rows, batch = (extent_of(axes).estimate() for axes in (found.m_axes, found.grid))
-        rounds = -(-rows // t.rows) * batch / machine.multiprocessors
-        longest_first = found.is_bounded and rounds <= copies.rounds
-        return (((), sizes.at("raster", int(longest_first))),)
-    return ()
+    found = Streamable.of(Cascade.of(plan, machine), plan.stores, fits[0].rows, machine)
+    rows, batch = (extent_of(axes).estimate() for axes in (found.m_axes, found.grid))
+    blocks = {t: -(-rows // t.rows) for t in fits}
+
+    def computed(t: FlowTile) -> int:
+        return blocks[t] * t.rows
+
+    first = fits[0]
+    as_long = (t for t in fits if (t.columns, t.depth) == (first.columns, first.depth))
+    least = min(as_long, key=computed)
+    t = least if copies.behind * computed(least) <= (copies.behind - 1) * computed(first) else first
+    longest_first = (
+        found.is_bounded and blocks[t] * batch <= copies.rounds * machine.multiprocessors
+    )
+    return (((), sizes_of(t, int(longest_first))),)
+
+
+def _is_realised(plan: KernelPlan, t: FlowTile, machine: StreamingGpu) -> bool:
+    try:
+        stream_roles(plan, sizes_of(t, 0), machine)
+    except NotRealised:
+        return False
+    return True
 
 
 def stream_roles(plan: KernelPlan, sizes: Schedule, machine: StreamingGpu) -> Built:

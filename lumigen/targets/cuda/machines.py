@@ -290,6 +290,7 @@ SM_90A = replace(
             FlowTile(128, 128, 128, 128, 2, 1, overlap=True, turns=False),
             FlowTile(128, 256, 256, 64, 1, 1, overlap=True, turns=False),
         ),
+        behind=8,
         rounds=4,
         feeding=24,
         most=240,
