@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from operator import attrgetter
 from typing import Any, Union, cast
@@ -24,6 +24,8 @@ from lumigen.integers import FURTHEST, Range, comparable, fits, range_of, remain
 from lumigen.memo import Nodes, remembered
 from lumigen.ops import HALF_TURN, Op
 from lumigen.view import Shape
+
+LONGEST_REPR = 2000  # characters of the `repr` of an expression
 
 
 class Role(Enum):
@@ -38,6 +40,9 @@ class Role(Enum):
     WORKSPACE = "workspace"  # what the tasks of one launch leave for each other, and nothing else
     SCRATCH = "scratch"  # a tile of one thread; tile programs only
 
+    # As that of ops, it is asked for all the time.
+    __hash__ = object.__hash__
+
 
 @dataclass(frozen=True)
 class Buffer:
@@ -48,6 +53,17 @@ class Buffer:
     dims: Shape
     dtype: DType
     range: tuple[int, int] | None = None
+    _hash: int = field(init=False, repr=False, compare=False)  # asked for all the time
+
+    def __post_init__(self) -> None:
+        fields = self.name, self.role, self.dims, self.dtype, self.range
+        object.__setattr__(self, "_hash", hash(fields))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[type[Buffer], tuple[object, ...]]:
+        return Buffer, (self.name, self.role, self.dims, self.dtype, self.range)
 
     def __str__(self) -> str:
         return self.name
@@ -56,11 +72,41 @@ class Buffer:
 class Interned:
     """A node of an expression. A pickle of it is a list of nodes, operands first: a long chain has no long stack."""
 
+    def __repr__(self) -> str:
+        """Its fields, as of a dataclass, as far as they fit: what is shared stands once for each use."""
+        text = ""
+        for piece in _pieces(self):
+            text += piece
+            if len(text) > LONGEST_REPR:
+                return text[:LONGEST_REPR] + "..."
+        return text
+
     def __reduce__(self) -> tuple[Callable[..., Expr], tuple[object, ...]]:
         order = walk([cast("Expr", self)])
         place = {e: _NodeNumber(i) for i, e in enumerate(order)}
         rows = ((type(e), *(_placed(v, place) for v in vars(e).values())) for e in order)
         return _from_rows, tuple(rows)
+
+
+def _pieces(value: object) -> Iterator[str]:
+    """The text of a node, a field of one or an element of a field, piece by piece."""
+    if isinstance(value, Interned):
+        yield f"{type(value).__name__}("
+        for i, (name, field_of) in enumerate(vars(value).items()):
+            yield f"{', ' if i else ''}{name}="
+            yield from _pieces(field_of)
+        yield ")"
+    elif isinstance(value, tuple):
+        elements = cast("tuple[object, ...]", value)
+        yield "("
+        for i, element in enumerate(elements):
+            yield ", " if i else ""
+            yield from _pieces(element)
+        yield ",)" if len(elements) == 1 else ")"
+    elif isinstance(value, frozenset):  # of axes
+        yield f"{{{', '.join(sorted(map(repr, cast('frozenset[object]', value))))}}}"
+    else:
+        yield repr(value)
 
 
 class _NodeNumber(int):
@@ -74,7 +120,7 @@ class Monoid(Enum):
     MAX = "max"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Const(Interned):
     """A number. `text` tells 0.0 from -0.0 and names NaN."""
 
@@ -83,7 +129,7 @@ class Const(Interned):
     dtype: DType
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Index(Interned):
     """The value of an index expression, as an integer of `dtype`."""
 
@@ -91,7 +137,7 @@ class Index(Interned):
     dtype: DType
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Holds(Interned):
     """True where all conditions hold."""
 
@@ -99,7 +145,7 @@ class Holds(Interned):
     dtype: DType = boolean
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Read(Interned):
     """The element of `source` at `at`, which is inside it wherever the read is reached; widened to f32."""
 
@@ -108,7 +154,7 @@ class Read(Interned):
     dtype: DType
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Gather(Interned):
     """The element of `source` at `at`, in which each of `axes` stands for one of `places`: integers computed here.
 
@@ -122,7 +168,7 @@ class Gather(Interned):
     dtype: DType
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Random(Interned):
     """The random bits of element `at` of call site `site` under a key of i64 (`interp.random` says which)."""
 
@@ -132,7 +178,7 @@ class Random(Interned):
     dtype: DType
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Prim(Interned):
     """An elementwise primitive. Op.CONTIGUOUS is a cast: a rounding point."""
 
@@ -141,7 +187,7 @@ class Prim(Interned):
     dtype: DType
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Choose(Interned):
     """`then` where `condition` is true, else `otherwise`; the other one is not evaluated, so nothing of it leaks."""
 
@@ -151,7 +197,7 @@ class Choose(Interned):
     dtype: DType
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Reduce(Interned):
     """`monoid` over `axes` of `body`, where the conditions hold; accumulated in `acc`."""
 
@@ -163,7 +209,7 @@ class Reduce(Interned):
     dtype: DType
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Carried(Interned):
     """The state of carry number `carry` of the enclosing fold: before the tile, or with it. Plans only."""
 
@@ -172,7 +218,7 @@ class Carried(Interned):
     dtype: DType
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Scan(Interned):
     """The carry after the element at `axis`: `step` applied to each from 0 on, beginning with `init`.
 
@@ -196,7 +242,7 @@ class Scan(Interned):
         return map_expr(self.step, {old: carry, new: element})
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Local(Interned):
     """A value that the enclosing tile program has named; it varies with `axes`. Tile programs only."""
 
@@ -205,7 +251,7 @@ class Local(Interned):
     dtype: DType
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Intrinsic(Interned):
     """A function of `intrinsics.INTRINSICS`: what several primitives say. Tile programs only."""
 
@@ -284,8 +330,8 @@ class Region:
     def reads(self) -> tuple[Buffer, ...]:
         """Buffers read, lookups included, each once, in order of first use."""
         seen: dict[Buffer, None] = {}
-        for e in walk(s.value for s in self.stores):
-            seen.update(dict.fromkeys(buffers_of(e)))
+        for s in self.stores:
+            seen.update(dict.fromkeys(_buffers_in(s.value)))
         for s in self.stores:
             for i in s.at:
                 seen.update(dict.fromkeys(_sources_in(i)))
@@ -312,6 +358,12 @@ def buffers_of(e: Expr) -> Iterator[Buffer]:
     if isinstance(e, Read):
         yield e.source
     yield from lookup_sources(e)
+
+
+@remembered
+def _buffers_in(value: Expr) -> tuple[Buffer, ...]:
+    """Buffers that an expression reads, each once, in order of first use."""
+    return tuple(dict.fromkeys(b for e in walk([value]) for b in buffers_of(e)))
 
 
 def lookup_sources(e: Expr) -> Iterator[Buffer]:

@@ -197,3 +197,22 @@ def test_kernels_of_graphs_leave_memory_with_the_last_of_their_functions() -> No
     for cx, _ in kept:
         cx.execute()
     assert [r.numpy().tolist() for _, r in kept] == [[9.0, 9.0], [16.0, 16.0], [25.0, 25.0]]
+
+
+def test_the_collector_looks_seldom_while_a_compilation_runs_and_is_as_before_afterwards() -> None:
+    before = gc.get_threshold()
+    with memo.compilation(), memo.compilation():
+        assert gc.get_threshold() == (memo.YOUNG, *before[1:])
+    assert gc.get_threshold() == before
+
+
+def test_a_collector_that_is_switched_off_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = gc.get_threshold()
+    monkeypatch.setattr(gc, "get_threshold", lambda: (0, 10, 10))
+    asked: list[tuple[int, ...]] = []
+    monkeypatch.setattr(gc, "set_threshold", lambda *a: asked.append(a))
+    with memo.compilation():
+        pass
+    monkeypatch.undo()
+    assert asked == [(0, 10, 10), (0, 10, 10)]
+    assert gc.get_threshold() == before

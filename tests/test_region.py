@@ -36,7 +36,10 @@ from lumigen.lower.separate import separate
 from lumigen.ops import Op
 from lumigen.plan import LoopFold
 from lumigen.printer.region import show, show_fold
+from lumigen.printer.tile import LONG
+from lumigen.printer.tile import show_expr as in_one_line
 from lumigen.region import (
+    LONGEST_REPR,
     Buffer,
     Choose,
     Const,
@@ -56,6 +59,7 @@ from lumigen.region import (
     const,
     holds,
     index,
+    local,
     negation,
     prim,
     read,
@@ -610,3 +614,38 @@ def test_holds_keeps_what_is_not_known() -> None:
     assert holds((less(i, ix(0)),)) is const(False, boolean)
     assert isinstance(holds((less(i, ix(3)), less(-1, ix(i)))), Holds)
     assert reduce(Monoid.SUM, (i,), load("X", i), f32, (Cmp(ix(i)),)) is total(load("X", i), i)
+
+
+def doubled(times: int) -> Expr:
+    """x + sin(x), of that again, and so on: written out it has `2**times` reads."""
+    e = load("X", i)
+    for _ in range(times):
+        e = add(e, prim(Op.SIN, (e,), f32))
+    return e
+
+
+def test_the_repr_of_a_short_expression_has_all_of_its_fields() -> None:
+    e = reduce(Monoid.SUM, (i,), load("X", i), f32)
+    a = "Axis(name='i', extent=Ix(6))"
+    source = "Buffer(name='X', role=<Role.INPUT: 'input'>, dims=(Ix(6),), dtype=lg.f32, range=None)"
+    body = f"Read(source={source}, at=(Ix(i),), dtype=lg.f32)"
+    start = f"Reduce(monoid=<Monoid.SUM: 'sum'>, axes=({a},), where=(), body={body}"
+    assert repr(e) == f"{start}, acc=lg.f32, dtype=lg.f32)"
+    assert repr(local("t", frozenset({i, Axis("a", ix(2))}), f32)) == (
+        f"Local(name='t', axes={{Axis(name='a', extent=Ix(2)), {a}}}, dtype=lg.f32)"
+    )
+
+
+def test_what_is_shared_many_times_is_written_within_a_bound() -> None:
+    e = doubled(200)
+    out = Buffer("out", Role.OUTPUT, (ix(6),), f32)
+    region = Region((Store(out, (i,), (ix(i),), e),))
+    assert repr(e) == repr(doubled(200))
+    assert len(repr(e)) == LONGEST_REPR + len("...")
+    assert len(repr(region)) < LONGEST_REPR + 500
+    assert len(show(region).splitlines()) == 401
+    line = in_one_line(e)
+    assert len(line) < 400 * LONG
+    assert line.startswith("(%")
+    assert " with %0 = " in line
+    assert in_one_line(doubled(2)) == "((X[i] + sin(X[i])) + sin((X[i] + sin(X[i]))))"

@@ -7,7 +7,7 @@ the same object.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral
 from typing import TYPE_CHECKING, Union
 
@@ -73,6 +73,16 @@ class Axis:
 
     name: str
     extent: Ix
+    _hash: int = field(init=False, repr=False, compare=False)  # asked for all the time
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.name, self.extent)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[type[Axis], tuple[str, Ix]]:
+        return Axis, (self.name, self.extent)  # another process hashes otherwise
 
     def __str__(self) -> str:
         return self.name

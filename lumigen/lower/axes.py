@@ -48,23 +48,21 @@ def unify_axes(region: Region) -> Region:
 
 def shared_axes(e: Expr) -> Expr:
     """The expression with bound axes named by what they range over: equal reductions become one expression."""
-    return _share(e, {})
+    return _share(e)
 
 
 def _canonical(exprs: Iterable[Expr]) -> list[Expr]:
-    memo: dict[Expr, Expr] = {}
-    values = [_share(e, memo) for e in exprs]
+    values = list(map(_share, exprs))
     bound = dict.fromkeys(a for e in walk(values) if isinstance(e, Reduce) for a in e.axes)
     names = {a: Axis(f"k{n}", a.extent) for n, a in enumerate(bound)}
     renamed: dict[Expr, Expr] = {}
     return [_rename(e, names, renamed) for e in values]
 
 
-def _share(e: Expr, memo: dict[Expr, Expr]) -> Expr:
+@remembered
+def _share(e: Expr) -> Expr:
     """Rename each bound axis to the first shared name of its extent that captures nothing."""
-    if e in memo:
-        return memo[e]
-    out = rebuild(e, lambda c: _share(c, memo), lambda i: i)
+    out = rebuild(e, _share, lambda i: i)
     if isinstance(out, Reduce):
         body, where = out.body, out.where
         axes: list[Axis] = []
@@ -74,7 +72,6 @@ def _share(e: Expr, memo: dict[Expr, Expr]) -> Expr:
             where = _moved(where, axis, new)
             axes.append(new)
         out = reduce(out.monoid, tuple(axes), body, out.dtype, where)
-    memo[e] = out
     return out
 
 

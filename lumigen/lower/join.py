@@ -41,11 +41,12 @@ Asked = Callable[[Region], bool]
 
 @dataclass(frozen=True)
 class Whole:
-    """A region, every value that its last store has, what is among them, and the buffers that are read."""
+    """A region, every value that its last store has, what is among them, and the buffers that are read and stored."""
 
     region: Region
     values: frozenset[Expr] = field(init=False)
     reads: frozenset[Buffer] = field(init=False)
+    stored: frozenset[Buffer] = field(init=False)
     is_scan: bool = field(init=False)
     reduces: bool = field(init=False)
 
@@ -53,6 +54,7 @@ class Whole:
         values = frozenset(walk([self.region.stores[-1].value]))
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "reads", frozenset(self.region.reads()))
+        object.__setattr__(self, "stored", frozenset(s.dst for s in self.region.stores))
         object.__setattr__(self, "is_scan", any(isinstance(e, Scan) for e in values))
         object.__setattr__(self, "reduces", any(isinstance(e, Reduce) for e in values))
 
@@ -214,10 +216,10 @@ def _with_values(made: Whole, earlier: Whole) -> Whole | None:
     None where it reads nothing of it, or at other points, or rounded; or where its reductions are over other points
     than all of the earlier one's.
     """
+    if not earlier.reduces or made.reads.isdisjoint(earlier.stored):
+        return None
     region, main = made.region, made.region.stores[-1]
     stored = {s.dst: s for s in earlier.region.stores if s.dst.role is not Role.STATE}
-    if not earlier.reduces or made.reads.isdisjoint(stored):
-        return None
     nodes = walk(s.value for s in region.stores)
     found = [e for e in nodes if isinstance(e, Read) and e.source in stored]
     theirs, own = (_lengths(w) for w in (earlier, made))
@@ -250,7 +252,7 @@ def _joined(first: Whole, second: Whole) -> Region | None:
     """Both as one region; None if neither has the value of the other."""
     for inner, outer in ((first, second), (second, first)):
         a, b = inner.region.stores[-1], outer.region.stores[-1]
-        if a.axes != b.axes or a.value not in outer.values:
+        if a.value not in outer.values or a.axes != b.axes:
             continue
         if computed(a.dst.dtype) is computed(b.dst.dtype):  # else no vectors compute both
             return as_one((inner.region, outer.region))
@@ -261,7 +263,7 @@ def _after_results(first: Whole, second: Whole) -> Region | None:
     """Both as one region where the second reduces what it makes of results of the first, each at its own point."""
     if not (first.reduces and second.reduces):
         return None
-    if second.reads.isdisjoint(s.dst for s in first.region.stores):
+    if second.reads.isdisjoint(first.stored):
         return None
     known: dict[Expr, Expr] = {}
     for s in first.region.stores:
@@ -271,7 +273,7 @@ def _after_results(first: Whole, second: Whole) -> Region | None:
             known[read(s.dst, s.at)] = s.value
     stores = tuple(replace(s, value=map_expr(s.value, known)) for s in second.region.stores)
     within = replace(second.region, stores=stores)
-    if within == second.region or {s.dst for s in first.region.stores} & set(within.reads()):
+    if within == second.region or not first.stored.isdisjoint(within.reads()):
         return None
     return unify_axes(as_one((first.region, within)))
 

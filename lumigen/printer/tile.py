@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from lumigen.dtype import f32
 from lumigen.index import Axis, Ix, ix
@@ -24,6 +25,8 @@ from lumigen.region import (
     Read,
     Reduce,
     Scan,
+    children,
+    walk,
 )
 from lumigen.tile import (
     LOOPS,
@@ -73,6 +76,7 @@ from lumigen.tile import (
     Window,
 )
 
+LONG = 200  # characters of an expression that a line has once only
 SIGNS = {Op.ADD: "+", Op.MUL: "*", Op.MOD: "%", Op.LESS_THAN: "<"}
 
 
@@ -93,7 +97,24 @@ def show(program: TileProgram) -> str:
 
 
 def show_expr(e: Expr) -> str:
-    """An expression in one line; operators in brackets, so that nothing need be remembered."""
+    """An expression in one line; operators in brackets, so that nothing need be remembered.
+
+    What is long and used more than once has a name, which the end of the line explains.
+    """
+    order = walk([e])
+    uses = Counter(c for x in order for c in children(x))
+    texts: dict[Expr, str] = {}
+    named: list[str] = []
+    for x in order:
+        texts[x] = _node(x, texts)
+        if uses[x] > 1 and len(texts[x]) > LONG:
+            name = f"%{len(named)}"
+            named.append(f"{name} = {texts[x]}")
+            texts[x] = name
+    return texts[e] + (f" with {', '.join(named)}" if named else "")
+
+
+def _node(e: Expr, texts: Mapping[Expr, str]) -> str:
     match e:
         case Const():
             return f"{e.value:.9g}" if e.dtype.is_float else str(e.value).lower()
@@ -105,30 +126,28 @@ def show_expr(e: Expr) -> str:
             return f"{e.source}{_at(e.at)}"
         case Gather():
             places = zip(e.axes, e.places, strict=True)
-            where = ", ".join(f"{a} = {show_expr(p)}" for a, p in places)
+            where = ", ".join(f"{a} = {texts[p]}" for a, p in places)
             return f"({e.source}{_at(e.at)} at {where})"
         case Random():
-            return f"random bits {e.dtype} of key {show_expr(e.key)}, site {e.site}, at {e.at}"
+            return f"random bits {e.dtype} of key {texts[e.key]}, site {e.site}, at {e.at}"
         case Holds():
             return " and ".join(map(str, e.conditions))
         case Prim():
-            return _prim(e)
+            return _prim(e, [texts[a] for a in e.args])
         case Intrinsic():
-            return f"{e.name}({', '.join(map(show_expr, e.args))})"
+            return f"{e.name}({', '.join(texts[a] for a in e.args)})"
         case Choose():
-            then, otherwise = show_expr(e.then), show_expr(e.otherwise)
-            return f"({then} if {show_expr(e.condition)} else {otherwise})"
+            return f"({texts[e.then]} if {texts[e.condition]} else {texts[e.otherwise]})"
         case Reduce():
-            return f"{e.monoid.value} over ({_list(e.axes)}) of {show_expr(e.body)}"
+            return f"{e.monoid.value} over ({_list(e.axes)}) of {texts[e.body]}"
         case Carried():
             return f"#{e.carry}.{e.which}"
         case Scan():
-            of = "" if e.element is None else f" of {show_expr(e.element)}"
-            return f"scan over ({e.axis}){of} from {show_expr(e.init)} by {show_expr(e.step)}"
+            of = "" if e.element is None else f" of {texts[e.element]}"
+            return f"scan over ({e.axis}){of} from {texts[e.init]} by {texts[e.step]}"
 
 
-def _prim(e: Prim) -> str:
-    args = [show_expr(a) for a in e.args]
+def _prim(e: Prim, args: Sequence[str]) -> str:
     if e.op in SIGNS:
         return f"({args[0]} {SIGNS[e.op]} {args[1]})"
     name = str(e.dtype) if e.op is Op.CONTIGUOUS else e.op.value

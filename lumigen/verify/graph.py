@@ -8,7 +8,6 @@ from lumigen.dtype import DType, i32, i64
 from lumigen.errors import VerifyFailed
 from lumigen.graph import (
     Axes,
-    Edge,
     Graph,
     Kernel,
     Literal,
@@ -22,8 +21,9 @@ from lumigen.graph import (
     tensor_of,
 )
 from lumigen.index import Ix
+from lumigen.memo import remembered
 from lumigen.ops import NATIVE, ROWS, Form, Op
-from lumigen.view import positions, proven
+from lumigen.view import Shape, View, positions, proven
 
 ARITY = {Form.UNARY: 1, Form.BINARY: 2, Form.REDUCE: 1, Form.CAST: 1}
 ATTRS: dict[Op, type] = {
@@ -76,14 +76,14 @@ def _broken_by_graph(graph: Graph) -> Iterable[str]:
     for name, e in graph.outputs:
         if not name:
             yield "an output has no name"
-        yield from _broken_by_view(e)
+        yield from _broken_by_view(e.view, e.node.shape)
     for state, e in graph.updates:
         if state.op is not Op.STATE:
             yield f"{state.op.value} is updated, which is no state"
         elif (e.shape, e.dtype) != (state.shape, state.dtype):
             new, old = _type(e.dtype, e.shape), _type(state.dtype, state.shape)
             yield f"state {tensor_of(state).name} is {old} but is set to {new}"
-        yield from _broken_by_view(e)
+        yield from _broken_by_view(e.view, e.node.shape)
 
 
 def _repeated(what: str, names: list[str]) -> Iterable[str]:
@@ -119,7 +119,7 @@ def _broken_by_node(n: Node, after: str) -> Iterable[str]:
     elif n.op is Op.IOTA and (len(n.shape) != 1 or n.dtype.is_bool):
         yield "an iota has one dimension, of numbers"
     for e in n.args:
-        yield from _broken_by_view(e)
+        yield from _broken_by_view(e.view, e.node.shape)
 
 
 def _broken_by_loop(n: Node, loop: ScanLoop) -> Iterable[str]:
@@ -173,8 +173,12 @@ def _broken_by_axes(n: Node) -> Iterable[str]:
         yield "its shape is not that of its operand less the axes"
 
 
-def _broken_by_view(e: Edge) -> Iterable[str]:
-    view, source = e.view, e.node.shape
+@remembered  # passes keep most views
+def _broken_by_view(view: View, source: Shape) -> tuple[str, ...]:
+    return tuple(_broken_indices(view, source))
+
+
+def _broken_indices(view: View, source: Shape) -> Iterable[str]:
     if len(view.index) != len(source):
         yield f"view {view} has {len(view.index)} indices for {len(source)} dimensions"
         return
