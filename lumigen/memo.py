@@ -76,6 +76,24 @@ class Nodes(Generic[Node]):
             self.sweep()
 
 
+class HashedOnce:
+    """Base of a frozen dataclass that is looked up all the time; the dataclass says `__hash__ = HashedOnce.__hash__`.
+
+    A pickle has no hash: another process hashes otherwise.
+    """
+
+    _hash: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash(tuple(vars(self).values())))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), tuple(v for name, v in vars(self).items() if name != "_hash")
+
+
 class _Compilations:
     """How many compilations run, in all threads, and the collector's thresholds before the first of them."""
 

@@ -139,6 +139,14 @@ class Native:
 Step = Union[Loop, Product, Native, Store]
 
 
+def rows_of(region: Region) -> tuple[Buffer, ...]:
+    """What a native kernel reads: the rows that it orders or groups; then the values of their elements that it sums."""
+    found = Region(region.stores[:1]).reads()
+    return (
+        tuple(sorted(found, key=lambda b: b.dtype.is_float)) if region.native == "sums" else found
+    )
+
+
 @dataclass(frozen=True)
 class KernelPlan:
     """One launch. `region` is what it computes over its own buffers, `root` its loops.

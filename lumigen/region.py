@@ -11,21 +11,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from operator import attrgetter
 from typing import Any, Union, cast
 
 from lumigen.condition import Cmp, less
+from lumigen.described import Described
 from lumigen.dtype import DType, accumulator, boolean, computed
 from lumigen.errors import SourceLocation
 from lumigen.index import Axis, Dim, Indicator, Ix, Lookup, indicator, ix, lookup, maximum, minimum
 from lumigen.integers import FURTHEST, Range, comparable, fits, range_of, remainder_fits, wrapped
-from lumigen.memo import Nodes, remembered
+from lumigen.memo import HashedOnce, Nodes, remembered
 from lumigen.ops import HALF_TURN, Op
 from lumigen.view import Shape
-
-LONGEST_REPR = 2000  # characters of the `repr` of an expression
 
 
 class Role(Enum):
@@ -45,7 +44,7 @@ class Role(Enum):
 
 
 @dataclass(frozen=True)
-class Buffer:
+class Buffer(HashedOnce):
     """A tensor in memory. `dims` are its extents; `range` bounds integer values, inclusive."""
 
     name: str
@@ -53,60 +52,21 @@ class Buffer:
     dims: Shape
     dtype: DType
     range: tuple[int, int] | None = None
-    _hash: int = field(init=False, repr=False, compare=False)  # asked for all the time
 
-    def __post_init__(self) -> None:
-        fields = self.name, self.role, self.dims, self.dtype, self.range
-        object.__setattr__(self, "_hash", hash(fields))
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __reduce__(self) -> tuple[type[Buffer], tuple[object, ...]]:
-        return Buffer, (self.name, self.role, self.dims, self.dtype, self.range)
+    __hash__ = HashedOnce.__hash__
 
     def __str__(self) -> str:
         return self.name
 
 
-class Interned:
+class Interned(Described):
     """A node of an expression. A pickle of it is a list of nodes, operands first: a long chain has no long stack."""
-
-    def __repr__(self) -> str:
-        """Its fields, as of a dataclass, as far as they fit: what is shared stands once for each use."""
-        text = ""
-        for piece in _pieces(self):
-            text += piece
-            if len(text) > LONGEST_REPR:
-                return text[:LONGEST_REPR] + "..."
-        return text
 
     def __reduce__(self) -> tuple[Callable[..., Expr], tuple[object, ...]]:
         order = walk([cast("Expr", self)])
         place = {e: _NodeNumber(i) for i, e in enumerate(order)}
         rows = ((type(e), *(_placed(v, place) for v in vars(e).values())) for e in order)
         return _from_rows, tuple(rows)
-
-
-def _pieces(value: object) -> Iterator[str]:
-    """The text of a node, a field of one or an element of a field, piece by piece."""
-    if isinstance(value, Interned):
-        yield f"{type(value).__name__}("
-        for i, (name, field_of) in enumerate(vars(value).items()):
-            yield f"{', ' if i else ''}{name}="
-            yield from _pieces(field_of)
-        yield ")"
-    elif isinstance(value, tuple):
-        elements = cast("tuple[object, ...]", value)
-        yield "("
-        for i, element in enumerate(elements):
-            yield ", " if i else ""
-            yield from _pieces(element)
-        yield ",)" if len(elements) == 1 else ")"
-    elif isinstance(value, frozenset):  # of axes
-        yield f"{{{', '.join(sorted(map(repr, cast('frozenset[object]', value))))}}}"
-    else:
-        yield repr(value)
 
 
 class _NodeNumber(int):
@@ -329,21 +289,9 @@ class Region:
 
     def reads(self) -> tuple[Buffer, ...]:
         """Buffers read, lookups included, each once, in order of first use."""
-        seen: dict[Buffer, None] = {}
-        for s in self.stores:
-            seen.update(dict.fromkeys(_buffers_in(s.value)))
-        for s in self.stores:
-            for i in s.at:
-                seen.update(dict.fromkeys(_sources_in(i)))
-        return tuple(seen)
-
-
-def rows_of(region: Region) -> tuple[Buffer, ...]:
-    """What a native kernel reads: the rows that it orders or groups; then the values of their elements that it sums."""
-    found = Region(region.stores[:1]).reads()
-    return (
-        tuple(sorted(found, key=lambda b: b.dtype.is_float)) if region.native == "sums" else found
-    )
+        inside = (b for s in self.stores for b in _buffers_in(s.value))
+        beside = (b for s in self.stores for i in s.at for b in _sources_in(i))
+        return tuple(dict.fromkeys((*inside, *beside)))
 
 
 def _sources_in(i: Ix) -> Iterator[Buffer]:

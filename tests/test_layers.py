@@ -17,6 +17,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset(
         {
             "debug",
+            "described",
             "errors",
             "files",
             "interrupt",

@@ -27,6 +27,7 @@ from exprs import (
 from hypothesis import given
 
 from lumigen.condition import Cmp, less
+from lumigen.described import LONGEST
 from lumigen.dtype import bf16, boolean, f16, f32, i8, i32, i64, u8
 from lumigen.errors import VerifyFailed
 from lumigen.index import Axis, Dim, Ix, ix, lookup
@@ -39,7 +40,6 @@ from lumigen.printer.region import show, show_fold
 from lumigen.printer.tile import LONG
 from lumigen.printer.tile import show_expr as in_one_line
 from lumigen.region import (
-    LONGEST_REPR,
     Buffer,
     Choose,
     Const,
@@ -641,8 +641,8 @@ def test_what_is_shared_many_times_is_written_within_a_bound() -> None:
     out = Buffer("out", Role.OUTPUT, (ix(6),), f32)
     region = Region((Store(out, (i,), (ix(i),), e),))
     assert repr(e) == repr(doubled(200))
-    assert len(repr(e)) == LONGEST_REPR + len("...")
-    assert len(repr(region)) < LONGEST_REPR + 500
+    assert len(repr(e)) == LONGEST + len("...")
+    assert len(repr(region)) < LONGEST + 500
     assert len(show(region).splitlines()) == 401
     line = in_one_line(e)
     assert len(line) < 400 * LONG

@@ -43,6 +43,7 @@ from lumigen.lower.assemble import LoweredKernel
 from lumigen.lower.scope import address
 from lumigen.names import identifier
 from lumigen.ops import Op
+from lumigen.plan import rows_of
 from lumigen.program import elements
 from lumigen.region import (
     Buffer,
@@ -67,7 +68,6 @@ from lumigen.region import (
     indices_of,
     local,
     reduce,
-    rows_of,
     substitute,
     walk,
 )

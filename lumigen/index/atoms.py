@@ -7,11 +7,12 @@ the same object.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING, Union
 
 from lumigen.errors import BadArgument, user_location
+from lumigen.memo import HashedOnce
 
 if TYPE_CHECKING:
     from lumigen.index.polynomial import Ix
@@ -68,21 +69,13 @@ class Dim(Symbolic):
 
 
 @dataclass(frozen=True)
-class Axis:
+class Axis(HashedOnce):
     """A loop variable, `0 <= axis < extent`. Axes of the same name and extent are the same axis."""
 
     name: str
     extent: Ix
-    _hash: int = field(init=False, repr=False, compare=False)  # asked for all the time
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((self.name, self.extent)))
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __reduce__(self) -> tuple[type[Axis], tuple[str, Ix]]:
-        return Axis, (self.name, self.extent)  # another process hashes otherwise
+    __hash__ = HashedOnce.__hash__
 
     def __str__(self) -> str:
         return self.name

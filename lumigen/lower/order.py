@@ -22,7 +22,7 @@ from lumigen.lower.scope import Names, Scope
 from lumigen.lower.simt import dims_of
 from lumigen.machine import Gpu
 from lumigen.ops import NATIVE
-from lumigen.plan import KernelPlan, Loop, Native, NotRealised, RegionPlan
+from lumigen.plan import KernelPlan, Loop, Native, NotRealised, RegionPlan, rows_of
 from lumigen.region import (
     Buffer,
     Expr,
@@ -33,7 +33,6 @@ from lumigen.region import (
     read,
     rebuild,
     reduce,
-    rows_of,
     substitute,
 )
 from lumigen.schedule import Schedule

@@ -16,8 +16,8 @@ from lumigen.lower.built import Built
 from lumigen.lower.contract import number
 from lumigen.lower.simt import dims_of
 from lumigen.machine import Gpu, RadixTiles
-from lumigen.plan import Native, NotRealised
-from lumigen.region import Buffer, Expr, Region, Role, Store, buffers_of, const, read, rows_of
+from lumigen.plan import Native, NotRealised, rows_of
+from lumigen.region import Buffer, Expr, Region, Role, Store, buffers_of, const, read
 from lumigen.schedule import Schedule
 from lumigen.tile import GroupRows, OrderRows, TileProgram
 

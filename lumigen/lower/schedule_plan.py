@@ -46,8 +46,8 @@ from lumigen.lower.turns import has_corrections
 from lumigen.lower.widths import width_of
 from lumigen.machine import Gpu, Machine, Processor, StreamingGpu, StreamTile, Teams
 from lumigen.ops import TRANSCENDENTALS
-from lumigen.plan import KernelPlan, Loop, Native, Product
-from lumigen.region import Prim, Read, Region, Scan, free_axes, rows_of, walk
+from lumigen.plan import KernelPlan, Loop, Native, Product, rows_of
+from lumigen.region import Prim, Read, Region, Scan, free_axes, walk
 from lumigen.schedule import Schedule, schedule
 
 PANELS = {"b": "panels"}
