@@ -84,3 +84,15 @@ def test_the_heuristic_is_one_set_of_cuts() -> None:
         n for n in toposort(tuple(e.node for e in graph.roots())) if n.op not in SOURCES
     )
     assert len(regions(graph, everything)) > len(regions(graph, frozenset()))
+
+
+def test_a_stored_integer_has_the_range_that_it_is_clamped_to() -> None:
+    """So that what reads at it has nothing to check."""
+    given = {"x": lg.spec(9), "i": lg.spec(5, dtype=lg.i64)}
+    graph = traced(lambda x, i: x[i.clamp(0, 7)], **given)
+    known = [n for n in toposort(e.node for e in graph.roots()) if n.op not in SOURCES]
+    for n in (n for n in known if n.dtype is lg.i64):
+        found = {r.stores[0].dst.range for r in regions(graph, obligatory_cuts(graph) | {n})}
+        if found == {(0, 7), None}:
+            return
+    pytest.fail("no integer of it has the range")

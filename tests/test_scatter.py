@@ -466,3 +466,13 @@ def test_what_is_chosen_is_stored_once(of: Function, device: str) -> None:
     (found,) = run_entry(model, inputs, {}).values()
     (want,) = evaluate(graph, inputs, {}).values()
     np.testing.assert_allclose(found, want, 1e-4, 1e-5)
+
+
+def test_sums_of_rows_check_no_place_and_take_vectors_together() -> None:
+    """Three loops with an accumulator each: ahead of a place's parts, over them, and behind the last."""
+    x, i, s = lg.spec(4096, 64), lg.spec(16384, dtype=lg.i64), lg.spec(16384, 64)
+    model = lowered(lambda x, i, s: x.index_add(0, i, s), x=x, i=i, s=s)
+    text = tile_text.show(model.kernels[-1].program)
+    assert len(re.findall(r"^ +for k\d in ", text, re.MULTILINE)) == 3
+    assert "over lanes, 4 together" in text
+    assert " if " not in text

@@ -54,6 +54,7 @@ from lumigen.region import (
     Region,
     Role,
     Store,
+    as_index,
     carried,
     choose,
     const,
@@ -142,6 +143,7 @@ class CutGraph:
         if not stack:
             return
         self.folds.clear()
+        added = [n for n in stack if n.dtype.is_int]
         self.cut.update(stack)
         if rule is not None:
             self.wanted_by = dict.fromkeys(stack, rule) | self.wanted_by
@@ -154,6 +156,10 @@ class CutGraph:
                     stack.append(user)
         for n in stale:
             del self.memo[n]
+        for n in sorted(added, key=self.number.__getitem__):
+            self.place(
+                n
+            )  # after those of what it reads: the range of an integer follows from theirs
 
     def cut_also(self, n: Node) -> CutGraph:
         """The same graph cut at one node more; this one stays as it is."""
@@ -172,9 +178,17 @@ class CutGraph:
                 made = Buffer(tensor.name, ROLES[n.op], n.shape, n.dtype, tensor.range)
             else:
                 name = f"{self.prefix}t{self.number[n]}"
-                made = Buffer(name, Role.TEMP, n.shape, self.held(n), _range(n))
+                made = Buffer(name, Role.TEMP, n.shape, self.held(n), self.range_of(n))
             self.places[n] = Place(made)
         return self.places[n]
+
+    def range_of(self, n: Node) -> tuple[int, int] | None:
+        """The least and the greatest of a stored integer, as far as its kernel or its index expression says them."""
+        if isinstance(n.attr, Kernel):
+            return _native_range(n.attr, n)
+        value = as_index(self.inlined(n)[1]) if n.op in ROWS and n.dtype.is_int else None
+        least, greatest = (None, None) if value is None else value.bounds()
+        return None if least is None or greatest is None else (least, greatest)
 
     def held(self, n: Node) -> DType:
         """What a temporary holds the value as.
@@ -503,15 +517,13 @@ def _named_axes(prefix: str, shape: Shape) -> tuple[Axis, ...]:
     return tuple(Axis(f"{prefix}x{d}", e) for d, e in enumerate(shape))
 
 
-def _range(n: Node) -> tuple[int, int] | None:
+def _native_range(kernel: Kernel, n: Node) -> tuple[int, int] | None:
     """What a native kernel gives: places in a row; that of groups also how many stand before one."""
-    if not isinstance(n.attr, Kernel):
-        return None
     most = n.args[0].shape[-1].bounds()[1]
     return (
         None
         if most is None or n.dtype.is_float
-        else (0, most if n.attr.name in ("groups", "starts") else most - 1)
+        else (0, most if kernel.name in ("groups", "starts") else most - 1)
     )
 
 

@@ -104,12 +104,17 @@ def _of_turns(s: For) -> int:
 def _of_folds(s: For) -> int:
     inside, points = [*_inside(s.body)], s.axis.extent.estimate()
     longest = max((x.axis.extent.estimate() for x in inside if isinstance(x, For)), default=0)
-    folds = sum(isinstance(x, Accumulator) for x in inside)
+    folds = max(_folds_of(x.body) for x in [s, *inside] if isinstance(x, For))
     steps = _steps([x.value for x in inside if isinstance(x, Let | Accumulate | StoreTile)], s)
     if points < OF_FEW or longest < OF_FOLD or folds > FOLDS or len(steps) > MUCH:
         return 1
     is_long = len(steps) > STEPS or _are_long(steps)
     return FEW if is_long or folds > 1 or points < LIGHT else MANY
+
+
+def _folds_of(body: Iterable[Stmt]) -> int:
+    """How many accumulators a loop adds to, without those of the loops inside of it."""
+    return len({x.into for x in body if isinstance(x, Accumulate)})
 
 
 def _inside(body: Iterable[Stmt]) -> Iterator[Stmt]:
