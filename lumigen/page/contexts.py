@@ -17,6 +17,7 @@ class BoxContext:
     height: int
     label: str
     note: str
+    hint: str  # both, uncut
     bar: int  # pixels of its share of the bytes that the entry moves
 
 

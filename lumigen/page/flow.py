@@ -148,6 +148,7 @@ def _placed(b: _Box, moved: int) -> BoxContext:
         height=HEIGHT,
         label=_short(b.label, LETTERS),
         note=_short(note, SMALL_LETTERS),
+        hint=f"{b.label}\n{note}",
         bar=round(BAR * b.moved / moved),
     )
 

@@ -53,7 +53,10 @@ def tuning_page(compilation: Compilation, story: Story) -> str:
         page=TuningPage(
             name=model.name,
             facts=tuple(filter(None, facts)),
-            lost=", ".join(f"{count} candidates {why}" for why, count in story.dropped.items()),
+            lost=", ".join(
+                f"{count} candidate{'s' * (count != 1)} {why}"
+                for why, count in story.dropped.items()
+            ),
             curve=chart(
                 story.seconds, _sum(r.before for r in story.regions), _least(story), curve_of(story)
             ),

@@ -59,12 +59,12 @@ class Story:
 
 def curve_of(story: Story) -> list[tuple[float, float]]:
     """When the sum of the best times of all regions fell, in seconds from the beginning, and to what."""
-    best = {r.key: r.before for r in story.regions}
-    found = [(0.0, sum(best.values()) or NOTHING)]
-    falls = [(at, r.key, t) for r in story.regions for at, t in steps_of(r)[1:]]
-    for at, key, t in sorted(falls):
-        best[key] = t
-        found.append((at, sum(best.values()) or NOTHING))
+    best = [r.before for r in story.regions]  # not by key: regions at other dims may have the same
+    found = [(0.0, sum(best) or NOTHING)]
+    falls = [(at, i, t) for i, r in enumerate(story.regions) for at, t in steps_of(r)[1:]]
+    for at, i, t in sorted(falls):
+        best[i] = t
+        found.append((at, sum(best) or NOTHING))
     return found
 
 
