@@ -36,9 +36,21 @@ CUDA = ROW.target.name
 ENTRY = "run"  # the one of a project that is a graph
 
 
+class Passes(tuple[Pass, ...]):  # noqa: SLOT001  # no slot of a tuple could hold a name
+    """Passes that an error names together, as the user has written them."""
+
+    name: str
+
+    @staticmethod
+    def named(name: str, *passes: Pass) -> Passes:
+        made = Passes(passes)
+        made.name = name
+        return made
+
+
 def GenericCompiler() -> tuple[Pass, ...]:
     """The passes that every target wants: a normal form, and what is the same number everywhere computed."""
-    return GRAPH_PASSES
+    return Passes.named("GenericCompiler", *GRAPH_PASSES)
 
 
 def HalfCompiler(dtype: DType = f16) -> tuple[Pass, ...]:
@@ -52,7 +64,8 @@ def HalfCompiler(dtype: DType = f16) -> tuple[Pass, ...]:
     def half(graph: Graph) -> Graph:
         return retype(graph, dtype)
 
-    return (half, *GRAPH_PASSES)  # so that its casts merge with those that were there
+    # The others, so that its casts merge with those that were there.
+    return Passes.named("HalfCompiler", half, *GRAPH_PASSES)
 
 
 @dataclass(frozen=True)

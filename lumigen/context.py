@@ -21,6 +21,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from lumigen import graph
+from lumigen.compilers import Passes
 from lumigen.dtype import DType, f32
 from lumigen.errors import (
     BadArgument,
@@ -228,6 +229,8 @@ def _of_backend(backend: Backend | None, value: str, expected: str) -> Exception
 
 # --- compilers ------------------------------------------------------------------------------------
 
+LAMBDA = "<lambda>"  # the name of every one of them
+
 
 @dataclass(frozen=True)
 class Compilers:
@@ -241,18 +244,15 @@ def sorted_out(compilers: tuple[Compiler, ...]) -> Compilers:
     """Passes and the backend; BadArgument for what is neither, or stands in the wrong place."""
     passes: list[Pass] = []
     backend: Backend | None = None
-    for c in _flat(compilers):
+    for c, name in _flat(compilers):
         if isinstance(c, type) or not (isinstance(c, Backend) or _takes_a_graph(c)):
-            expected = f"{_name(c)}()" if callable(c) else "passes, tuples of passes, and a backend"
-            raise _refused(
-                _name(c),
-                "a compiler: it is no pass, no function of one graph and no backend",
-                expected,
-            )
+            others = "passes, tuples of passes, and a backend"
+            value = "a compiler: it is no pass, no function of one graph and no backend"
+            raise _refused(name, value, f"{name}()" if _is_maker(c) else others)
         if backend is not None:
             kind = "a second backend" if isinstance(c, Backend) else "a pass"
             value = f"{kind} after {_name(backend)}"
-            raise _refused(_name(c), value, "passes first and at most one backend, last")
+            raise _refused(name, value, "passes first and at most one backend, last")
         if isinstance(c, Backend):
             backend = c
         else:
@@ -264,12 +264,21 @@ def _refused(compiler: str, value: str, expected: str) -> Exception:
     return fail(BadArgument, op="compile", name=compiler, value=value, expected=expected)
 
 
-def _flat(compilers: tuple[Compiler, ...]) -> Iterator[Pass | Backend]:
+def _flat(compilers: tuple[Compiler, ...], name: str = "") -> Iterator[tuple[Pass | Backend, str]]:
+    """Each compiler, and what an error calls it: the name of those that it is one of, or its own."""
     for c in compilers:
         if isinstance(c, tuple):
-            yield from _flat(cast("tuple[Compiler, ...]", c))
+            inner = c.name if isinstance(c, Passes) else name
+            yield from _flat(cast("tuple[Compiler, ...]", c), inner)
         else:
-            yield c
+            yield c, name or _name(c)
+
+
+def _is_maker(c: object) -> bool:
+    """Whether a user has forgotten to call it: a class, or a function without arguments that has a name."""
+    if isinstance(c, type):
+        return True
+    return inspect.isfunction(c) and c.__name__ != LAMBDA and not inspect.signature(c).parameters
 
 
 def _takes_a_graph(step: object) -> bool:
@@ -288,7 +297,8 @@ def _takes_a_graph(step: object) -> bool:
 def _name(compiler: object) -> str:
     while isinstance(compiler, partial):
         compiler = cast("object", compiler.func)
-    return getattr(compiler, "__name__", type(compiler).__name__)
+    name = getattr(compiler, "__name__", type(compiler).__name__)
+    return "a lambda" if name == LAMBDA else name
 
 
 def passed(step: Pass, before: Graph) -> Graph:

@@ -222,10 +222,10 @@ def _read_elsewhere(g: CutGraph, n: Node) -> Node:
 def kept_of(g: CutGraph, n: Node) -> Node:
     """What is stored of an operand: what it is made of, where that is less and loses no number.
 
-    What a cast of 16 bits to f32 widens, or of 8 bits to i32: it is rounded as its dtype says, and products take it as
-    it is. Of a larger value too whose parts others widen, as queries, keys and values that are one product. And where a
-    truth value chooses from fewer elements than the operand has itself, those: so they are chosen as they are read, by
-    rows of a gather or places of a scatter.
+    * What a cast of 16 bits to f32 widens, or of 8 bits to i32: it is rounded as its dtype says, and products take it
+      as it is. Of a larger value too whose parts others widen, as queries, keys and values that are one product.
+    * Where a truth value chooses from fewer elements than the operand has itself, those: so they are chosen as they
+      are read, by rows of a gather or places of a scatter.
     """
     numbers = [a.node for a in n.args if not a.dtype.is_bool]
     if n.op is Op.CONTIGUOUS and _is_wider(n):
