@@ -238,7 +238,14 @@ def schedule_of_rows(plan: KernelPlan, machine: StreamingGpu) -> Schedule:
     sizes = [schedule("block_fold", dict(zip(SITES, t, strict=True))) for t in each]
     built = block_fold(plan, sizes[0], machine)
     fragments = [b for b in built.program.scratch if len(b.dims) == 2]
-    return sizes[len(fragments) > 1]
+    return sizes[len(fragments) > 1 or _reads_several(found)]
+
+
+def _reads_several(found: Cascade) -> bool:
+    """Whether a map reads more beside scores than one number for each: they take registers beside a tile of these."""
+    scores: dict[Expr, Expr] = {p.value: const(0.0, f32) for p in found.inners}
+    nodes = walk(map_expr(c.tile, scores) for c in found.fold.carries)
+    return sum(isinstance(e, Read) for e in nodes) > 1
 
 
 def parts_of_rows(found: Cascade, machine: StreamingGpu) -> int:

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, get_args
 
+import numpy as np
+
 from lumigen.dtype import bf16, f16, f32
 from lumigen.ops import Op
 from lumigen.region import (
@@ -36,7 +38,6 @@ from lumigen.tile import BitPlane, GroupNumbers, GroupScales, Operand, Stmt, Str
 SMOOTH = frozenset({"max_ordered", "min_ordered", "max_nan", "min_nan", "abs", "power"})
 _STATEMENTS = get_args(Stmt)
 _PARTS = (Operand, Streamed, BitPlane, GroupNumbers, GroupScales)
-NORMAL = (2.0**-126, 2.0**126)  # of a factor whose reciprocal is as precise
 
 
 def estimated(program: TileProgram, meaning: Region) -> TileProgram:
@@ -124,6 +125,12 @@ def _deciding(e: Expr) -> tuple[Expr, ...]:
 # ---- the program with estimates ----
 
 
+def _has_reciprocal(value: float) -> bool:
+    """Whether f32 has all digits of the number's reciprocal."""
+    ends = np.finfo(np.float32)
+    return all(ends.tiny <= abs(x) <= ends.max for x in (value, 1 / (value or np.inf)))
+
+
 @dataclass
 class _Estimates:
     """All else of a program."""
@@ -157,7 +164,7 @@ class _Estimates:
         for x, y in (e.args, e.args[::-1]) if e.op is Op.MUL else ():
             if isinstance(y, Prim) and y.op is Op.RECIP and y not in self.jumping.values:
                 (divisor,) = y.args
-                if isinstance(divisor, Const) and NORMAL[0] < abs(divisor.value) < NORMAL[1]:
+                if isinstance(divisor, Const) and _has_reciprocal(divisor.value):
                     return prim(Op.MUL, (self.value(x), const(1 / divisor.value, f32)), f32)
                 return intrinsic("near_quotient", (self.value(x), self.value(divisor)), f32)
         return None
