@@ -569,6 +569,39 @@ CASES: dict[str, LayerCase] = {
     "vector_matrix": LayerCase(
         "einsum", function(lambda _, x, w: x @ w), floats((2048,), (2048, 2048)), tolerance=1e-3
     ),
+    "rows_matrix_2": LayerCase(
+        "einsum", function(lambda _, x, w: x @ w), floats((2, 2048), (2048, 2048)), tolerance=1e-3
+    ),
+    "rows_matrix_4": LayerCase(
+        "einsum", function(lambda _, x, w: x @ w), floats((4, 2048), (2048, 2048)), tolerance=1e-3
+    ),
+    "vectors_matrices": LayerCase(
+        "einsum",
+        function(lambda _, x, w: x @ w),
+        floats((8, 1, 512), (8, 512, 512)),
+        tolerance=1e-3,
+    ),
+    "vector_matrix_512": LayerCase(
+        "einsum", function(lambda _, x, w: x @ w), floats((512,), (512, 512)), tolerance=1e-3
+    ),
+    "vector_matrix_1024": LayerCase(
+        "einsum", function(lambda _, x, w: x @ w), floats((1024,), (1024, 1024)), tolerance=1e-3
+    ),
+    "vector_matrix_wide": LayerCase(
+        "einsum", function(lambda _, x, w: x @ w), floats((512,), (512, 8192)), tolerance=1e-3
+    ),
+    "vector_matrix_tall": LayerCase(
+        "einsum", function(lambda _, x, w: x @ w), floats((16384,), (16384, 256)), tolerance=1e-2
+    ),
+    "sums_of_columns": LayerCase(
+        "einsum", function(lambda _, x: x.sum(0)), floats((4096, 1024)), tolerance=1e-3
+    ),
+    "means_of_columns": LayerCase(
+        "einsum", function(lambda _, x: x.mean(0)), floats((16384, 192)), tolerance=1e-3
+    ),
+    "f64_vector_matrix": LayerCase(
+        "f64", in_f64(lambda x, w: x @ w), floats((1024,), (1024, 1024))
+    ),
     "einsum_batch_inside": LayerCase(
         "einsum",
         function(lambda lib, x, y: lib.fn.einsum("ibd,jbd->ibj", x, y)),

@@ -88,12 +88,15 @@ class Grain:
 class Streams:
     """Columns whose elements lie at least a `page` apart, of more than `far` bytes: so many `terms` in a part.
 
-    Memory is then read along as many rows at a time as a processor follows.
+    All columns of a part take a few terms in each `turn`: memory is then read along as many rows at a time as a
+    processor follows. The sums of so many `lanes` stay in the nearest cache.
     """
 
     page: int  # bytes
     far: int  # bytes
     terms: int
+    turn: int
+    lanes: int
 
 
 @dataclass(frozen=True)

@@ -66,9 +66,12 @@ def _lines(
                     Lines((f"Several<{count}> {name};",)) for name in _named(x) if name in arrays
                 ]
                 out.append(_run(x, s, arrays, of))
-            case Accumulator():
+            case Accumulator(start=None):
                 start = f"several<{count}>({neutral(x.monoid, x.name.dtype)})"
                 out.append(Lines((f"Several<{count}> {x.name.name} = {start};",)))
+            case Accumulator(start=start) if start is not None:
+                out.append(Lines((f"Several<{count}> {x.name.name};",)))
+                out.append(_run((Let(x.name, start, s.axis),), s, arrays, of))
             case For():
                 axis, ends = x.axis.name, (r.index(x.lo), r.index(x.hi))
                 head = f"for ({of.place} {axis} = {ends[0]}; {axis} < {ends[1]}; ++{axis}) {{"

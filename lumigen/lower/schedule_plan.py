@@ -27,6 +27,7 @@ from lumigen.lower.contract import (
 from lumigen.lower.contractions import is_cheap, is_plain, is_unpacked
 from lumigen.lower.few import find_few
 from lumigen.lower.implicit import rows_alike, rows_place
+from lumigen.lower.interchange import reads_rows_apart
 from lumigen.lower.pipeline import Flat, are_counted, multiplied_in
 from lumigen.lower.radix import GROUPING, blocks_of
 from lumigen.lower.row_fold import RowFold
@@ -84,9 +85,24 @@ def _of_loops(plan: KernelPlan, machine: Processor) -> Schedule:
         return sizes.at("held", held).at("ahead", machine.tiles.ahead)
     if loops.lanes_in_common:
         own = {site: sizes[site] for site in ("visits", "lanes", "together")}
-        return schedule("simt", {**own, "visits": own["visits"] * held, "held": held, "unasked": 1})
-    folds = any(loop.carries for loop in plan.loops())
-    return sizes if folds else sizes.at("stretches", machine.tiles.stretches)
+        sizes = schedule(
+            "simt", {**own, "visits": own["visits"] * held, "held": held, "unasked": 1}
+        )
+        return _in_turns(sizes, loops, machine)
+    if any(loop.carries for loop in plan.loops()):
+        return _in_turns(sizes, loops, machine)
+    return sizes.at("stretches", machine.tiles.stretches)
+
+
+def _in_turns(sizes: Schedule, loops: Loops, machine: Processor) -> Schedule:
+    """Of a fold in a loop over lanes, how many terms it takes for all of them before the next ones."""
+    streams = machine.division.streams
+    if not loops.has_columns:
+        return sizes
+    (fold,), lane = loops.of_lanes, loops.lane
+    if streams is None or lane is None or not reads_rows_apart(lane, fold, streams):
+        return sizes.at("terms", 0)
+    return sizes.at("terms", streams.turn).at("lanes", streams.lanes)
 
 
 def _of_rows(found: RowFold, machine: Processor) -> Schedule:

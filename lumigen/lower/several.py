@@ -134,7 +134,7 @@ def _is_one(x: Stmt, s: For) -> bool:
         case Let():
             return x.lanes is None or (x.lanes is s.axis and x.value.dtype is f32)
         case Accumulator():
-            return x.lanes is s.axis and x.name.dtype is f32 and x.start is None and not x.dealt
+            return x.lanes is s.axis and x.name.dtype is f32 and not x.dealt
         case Accumulate() | StoreTile():
             return x.lanes is s.axis
         case _:

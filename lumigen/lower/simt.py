@@ -9,7 +9,8 @@ team. A loop over the last axis that has no vector form is dealt point by point,
 
 Sites: `visits` of elements in a work tile, `lanes` of a lane axis whose elements each run a reduction, at most so
 many `stretches` of a loop over lanes, at most so many elements of a row `kept` for later loops over it, and so many
-vectors `together` in a loop with folds (0: as many as each loop is expected to gain by). Of rows that read vectors in
+vectors `together` in a loop with folds (0: as many as each loop is expected to gain by). One fold in a loop over lanes
+takes so many `terms` for all lanes before the next ones (0: each lane takes all). Of rows that read vectors in
 common, `held` are folded together, `unasked` (1) where conditions hold in all of a loop. With `threads` in a task:
 `width` lanes of a thread, `vectors` of a thread in a row of a map, or as many as are `repeated` where each work tile
 computes what its row reduces to; `hold` keeps what loops over a row share in registers, and a multiprocessor should
@@ -24,12 +25,13 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from lumigen.condition import Cmp
-from lumigen.dtype import f32, i32
+from lumigen.dtype import DOUBLES, f32, i32
 from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, minimum
 from lumigen.lower.ahead import asked_of, asking
 from lumigen.lower.built import Built, check, check_folded
 from lumigen.lower.held_rows import beside, places_of
 from lumigen.lower.hold import hold_rows
+from lumigen.lower.interchange import interchange
 from lumigen.lower.kept_rows import keep_rows
 from lumigen.lower.runs import terms_of, visited
 from lumigen.lower.scope import Names, Scope, kernel_reductions, moved
@@ -60,6 +62,7 @@ from lumigen.tile import For, StoreTile, TileProgram, WhenLast, whole_of
 SITES = ("visits", "lanes", "stretches", "kept", "together")
 SITES_OF_ROWS = (*SITES, "held", "ahead")
 SITES_OF_LANES = ("visits", "lanes", "held", "unasked", "together")
+SITES_OF_COLUMNS = ("terms",)
 SITES_OF_TEAMS = ("threads", "width", "vectors", "repeated", "hold", "blocks")
 SITES_OF_TURNS = ("turn",)
 
@@ -156,6 +159,14 @@ class Loops:
         plain = plain and not any(map(has_corrections, self.once))
         along = all(asked_of(fold, [{}], {last: ix(last)}) for fold in self.of_rows)
         return plain and along and any(last not in axes and axes & folded for axes in reads)
+
+    @property
+    def has_columns(self) -> bool:
+        """Whether lanes have one fold, of floats, that could take some terms for all of them in turn."""
+        if self.kind != "lanes" or len(self.of_lanes) != 1:
+            return False
+        (fold,) = self.of_lanes
+        return _has_sums(fold) and all(c.value.dtype in DOUBLES for c in fold.carries)
 
     @property
     def lanes_in_common(self) -> bool:
@@ -352,6 +363,7 @@ def simt(plan: KernelPlan, sizes: Schedule, machine: Machine) -> Built:
     if sizes.get("blocks", 0):
         program = replace(program, blocks=sizes["blocks"])
     if teams is None:
+        program = interchange(program, sizes.get("terms", 0))
         program = take_several(program, sizes["together"])
     return Built(program, plan.region)
 
@@ -360,6 +372,7 @@ def _sites(plan: KernelPlan, sizes: Schedule) -> tuple[str, ...]:
     if not sizes.get("threads", 0):
         loops = Loops.of(plan)
         of_lanes = SITES_OF_LANES if loops.lanes_in_common else SITES
+        of_lanes = (*of_lanes, *SITES_OF_COLUMNS) if loops.has_columns else of_lanes
         return SITES_OF_ROWS if loops.read_in_common else of_lanes
     in_turns = any(has_corrections(loop) for loop in plan.loops())
     return (*SITES_OF_TEAMS, *SITES_OF_TURNS) if in_turns else SITES_OF_TEAMS

@@ -18,8 +18,9 @@ from lumigen.condition import Cmp, less
 from lumigen.dtype import f32
 from lumigen.index import Axis, Ix, ceildiv, extent_of, is_nonnegative, ix, minimum, product
 from lumigen.lower.across import across_of
+from lumigen.lower.interchange import lies_apart
 from lumigen.lower.runs import terms_of, visited
-from lumigen.lower.scope import address, kernel_reductions
+from lumigen.lower.scope import kernel_reductions
 from lumigen.lower.spread import Spread, about, about_own_mean, find_spread
 from lumigen.lower.sweeps import axes_after, lane_axis, merge_axes
 from lumigen.lower.widths import width_of
@@ -211,11 +212,9 @@ class _Pieces:
             return False
         reads = [e for e in walk([self.now(self.last.value)]) if isinstance(e, Read)]
         for e in (e for e in reads if {*own, long} <= free_axes(e)):
-            at, size = address(e.source, e.at), e.source.dtype.itemsize
-            step, once = at.coefficient(long), sum(x.source is e.source for x in reads) == 1
-            beside = at.coefficient(self.lane) == 1 and step is not None
-            apart = beside and step is not None and step.estimate() * size >= streams.page
-            if once and apart and terms_of(r) * extent_of(own).estimate() * size >= streams.far:
+            size, once = e.source.dtype.itemsize, sum(x.source is e.source for x in reads) == 1
+            apart = once and lies_apart(e, self.lane, long, streams)
+            if apart and terms_of(r) * extent_of(own).estimate() * size >= streams.far:
                 return True
         return False
 

@@ -107,6 +107,7 @@ def _builders(machine: Processor) -> dict[str, Builder]:
     """What builds kernels, and the sizes that a search tries at each site."""
     visits, lanes = (1024, 8192, 65536), (64, 128, 512)
     loops = {"visits": visits, "lanes": lanes, "together": several.COUNTS}
+    terms = {"terms": (0, 4, 8, 16)}
     pieces = {"stretches": (1, 4, 32), "kept": (0, 8192)}
     products = _products(machine)
     return {
@@ -114,7 +115,9 @@ def _builders(machine: Processor) -> dict[str, Builder]:
             partial(simt.simt, machine=machine),
             sites(
                 {**loops, **pieces},
+                {**loops, **pieces, **terms},
                 {**loops, "held": (1, 2, 4, 8), "unasked": (0, 1)},
+                {**loops, **terms, "held": (1, 2, 4, 8), "unasked": (0, 1)},
                 {**loops, **pieces, "held": (1, 2, 4, 8), "ahead": (0, 1, 2)},
             ),
         ),
