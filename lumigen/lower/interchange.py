@@ -32,6 +32,7 @@ from lumigen.region import (
     Local,
     Monoid,
     Read,
+    Reduce,
     Role,
     const,
     free_axes,
@@ -54,7 +55,7 @@ def interchange(program: TileProgram, terms: int) -> TileProgram:
 
 
 @dataclass(frozen=True)
-class _Fold:
+class _OfLanes:
     """A loop over lanes: its accumulators, the outermost loop of their fold, and what else is named or stored.
 
     `inside` are the values that the fold reads, `after` all that follows it, with what that reads.
@@ -86,7 +87,7 @@ class _Interchanged:
         else:
             yield from self._loops(s, found, extent)
 
-    def _loops(self, s: For, found: _Fold, extent: int) -> Iterator[Stmt]:
+    def _loops(self, s: For, found: _OfLanes, extent: int) -> Iterator[Stmt]:
         """The loops over lanes: one that begins the sums, one that takes some terms, and one that has all of them."""
         at, axis, fold = (ix(s.axis) - s.lo,), s.axis, found.fold
         rows = [self._row(a, extent) for a in found.sums]
@@ -113,7 +114,7 @@ def _neutral(a: Accumulator) -> Expr:
     return const(dtype.lowest if a.monoid is Monoid.MAX else 0.0, dtype)
 
 
-def _fold_of(s: For) -> _Fold | None:
+def _fold_of(s: For) -> _OfLanes | None:
     """The parts of a loop over lanes that has one fold, of floats; None where a value is needed before and after it."""
     body = s.body
     start = next((i for i, x in enumerate(body) if isinstance(x, Accumulator)), len(body))
@@ -132,7 +133,7 @@ def _fold_of(s: For) -> _Fold | None:
     inside, outside = _needed(before, (fold,)), _needed(before, after)
     if any(x in outside for x in inside):
         return None
-    return _Fold(inside, sums, fold, (*outside, *after))
+    return _OfLanes(inside, sums, fold, (*outside, *after))
 
 
 def _is_of_lanes(a: Accumulator, axis: Axis) -> bool:
@@ -182,6 +183,18 @@ def _with(s: Stmt, whole: Mapping[Expr, Expr]) -> Stmt:
 
 
 # ---- when ----
+
+
+def has_sums(fold: Loop) -> bool:
+    """Whether nothing but sums or maxima of its own are in a fold."""
+    plain = all(c.correct is None and c.product is None for c in fold.carries)
+    return plain and not fold.body and all(isinstance(c.value, Reduce) for c in fold.carries)
+
+
+def are_columns(kind: str, folds: Sequence[Loop]) -> bool:
+    """Whether a loop of this kind has one fold inside, of floats, which could take some terms for all lanes."""
+    sums = (c.value.dtype in DOUBLES for fold in folds for c in fold.carries)
+    return kind == "lanes" and len(folds) == 1 and has_sums(folds[0]) and all(sums)
 
 
 def lies_apart(e: Read, lane: Axis, long: Axis, streams: Streams) -> bool:

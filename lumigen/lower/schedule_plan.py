@@ -27,7 +27,7 @@ from lumigen.lower.contract import (
 from lumigen.lower.contractions import is_cheap, is_plain, is_unpacked
 from lumigen.lower.few import find_few
 from lumigen.lower.implicit import rows_alike, rows_place
-from lumigen.lower.interchange import reads_rows_apart
+from lumigen.lower.interchange import are_columns, reads_rows_apart
 from lumigen.lower.pipeline import Flat, are_counted, multiplied_in
 from lumigen.lower.radix import GROUPING, blocks_of
 from lumigen.lower.row_fold import RowFold
@@ -97,7 +97,7 @@ def _of_loops(plan: KernelPlan, machine: Processor) -> Schedule:
 def _in_turns(sizes: Schedule, loops: Loops, machine: Processor) -> Schedule:
     """Of a fold in a loop over lanes, how many terms it takes for all of them before the next ones."""
     streams = machine.division.streams
-    if not loops.has_columns:
+    if not are_columns(loops.kind, loops.of_lanes):
         return sizes
     (fold,), lane = loops.of_lanes, loops.lane
     if streams is None or lane is None or not reads_rows_apart(lane, fold, streams):

@@ -25,13 +25,13 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from lumigen.condition import Cmp
-from lumigen.dtype import DOUBLES, f32, i32
+from lumigen.dtype import f32, i32
 from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, minimum
 from lumigen.lower.ahead import asked_of, asking
 from lumigen.lower.built import Built, check, check_folded
 from lumigen.lower.held_rows import beside, places_of
 from lumigen.lower.hold import hold_rows
-from lumigen.lower.interchange import interchange
+from lumigen.lower.interchange import are_columns, has_sums, interchange
 from lumigen.lower.kept_rows import keep_rows
 from lumigen.lower.runs import terms_of, visited
 from lumigen.lower.scope import Names, Scope, kernel_reductions, moved
@@ -161,14 +161,6 @@ class Loops:
         return plain and along and any(last not in axes and axes & folded for axes in reads)
 
     @property
-    def has_columns(self) -> bool:
-        """Whether lanes have one fold, of floats, that could take some terms for all of them in turn."""
-        if self.kind != "lanes" or len(self.of_lanes) != 1:
-            return False
-        (fold,) = self.of_lanes
-        return _has_sums(fold) and all(c.value.dtype in DOUBLES for c in fold.carries)
-
-    @property
     def lanes_in_common(self) -> bool:
         """Whether folds of lanes read vectors that are the same in all rows, as the columns of a product are."""
         if self.kind != "lanes" or self.once or self.of_rows or self.after or self.where:
@@ -177,7 +169,7 @@ class Loops:
         tiles = [c.tile for fold in self.of_lanes for c in fold.carries]
         reads = [free_axes(e) for e in walk(tiles) if isinstance(e, Read)]
         folded = {a for fold in self.of_lanes for a in fold.axes}
-        plain = all(_has_sums(fold) and not fold.where for fold in self.of_lanes)
+        plain = all(has_sums(fold) and not fold.where for fold in self.of_lanes)
         return (
             plain
             and bool(rows)
@@ -278,12 +270,7 @@ class Loops:
 
 def _is_plain(fold: Loop) -> bool:
     """Whether nothing but its own sums is in it, and all of these differ from row to row."""
-    return fold.kind == "lanes" and _has_sums(fold)
-
-
-def _has_sums(fold: Loop) -> bool:
-    plain = all(c.correct is None and c.product is None for c in fold.carries)
-    return plain and not fold.body and all(isinstance(c.value, Reduce) for c in fold.carries)
+    return fold.kind == "lanes" and has_sums(fold)
 
 
 def _is_common(
@@ -372,7 +359,9 @@ def _sites(plan: KernelPlan, sizes: Schedule) -> tuple[str, ...]:
     if not sizes.get("threads", 0):
         loops = Loops.of(plan)
         of_lanes = SITES_OF_LANES if loops.lanes_in_common else SITES
-        of_lanes = (*of_lanes, *SITES_OF_COLUMNS) if loops.has_columns else of_lanes
+        of_lanes = (
+            (*of_lanes, *SITES_OF_COLUMNS) if are_columns(loops.kind, loops.of_lanes) else of_lanes
+        )
         return SITES_OF_ROWS if loops.read_in_common else of_lanes
     in_turns = any(has_corrections(loop) for loop in plan.loops())
     return (*SITES_OF_TEAMS, *SITES_OF_TURNS) if in_turns else SITES_OF_TEAMS
