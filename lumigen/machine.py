@@ -89,7 +89,7 @@ class Streams:
     """Columns whose elements lie at least a `page` apart, of more than `far` bytes: so many `terms` in a part.
 
     All columns of a part take a few terms in each `turn`: memory is then read along as many rows at a time as a
-    processor follows. The sums of so many `lanes` stay in the nearest cache.
+    processor follows. The sums of so many `lanes` stay in the nearest cache, of as many `rows` as one loop folds.
     """
 
     page: int  # bytes
@@ -97,6 +97,7 @@ class Streams:
     terms: int
     turn: int
     lanes: int
+    rows: int
 
 
 @dataclass(frozen=True)

@@ -66,12 +66,9 @@ def _lines(
                     Lines((f"Several<{count}> {name};",)) for name in _named(x) if name in arrays
                 ]
                 out.append(_run(x, s, arrays, of))
-            case Accumulator(start=None):
+            case Accumulator():
                 start = f"several<{count}>({neutral(x.monoid, x.name.dtype)})"
                 out.append(Lines((f"Several<{count}> {x.name.name} = {start};",)))
-            case Accumulator(start=start) if start is not None:
-                out.append(Lines((f"Several<{count}> {x.name.name};",)))
-                out.append(_run((Let(x.name, start, s.axis),), s, arrays, of))
             case For():
                 axis, ends = x.axis.name, (r.index(x.lo), r.index(x.hi))
                 head = f"for ({of.place} {axis} = {ends[0]}; {axis} < {ends[1]}; ++{axis}) {{"
@@ -108,7 +105,7 @@ def _run(run: Run, s: For, arrays: frozenset[str], of: Statements) -> Lines:
 def _runs(stmts: Iterable[Stmt]) -> Iterator[Run | Stmt]:
     """The statements over lanes that follow one another, and the others."""
     run: list[Let | Accumulate | StoreTile] = []
-    for x in stmts:
+    for x in map(_named_start, stmts):
         if isinstance(x, Accumulate | StoreTile) or (isinstance(x, Let) and x.lanes is not None):
             run.append(x)
             continue
@@ -118,6 +115,13 @@ def _runs(stmts: Iterable[Stmt]) -> Iterator[Run | Stmt]:
         yield x
     if run:
         yield tuple(run)
+
+
+def _named_start(x: Stmt) -> Stmt:
+    """An accumulator that starts at a vector, as the value of that vector."""
+    if isinstance(x, Accumulator) and x.start is not None:
+        return Let(x.name, x.start, x.lanes)
+    return x
 
 
 def _runs_inside(stmts: Iterable[Stmt]) -> Iterator[Run]:

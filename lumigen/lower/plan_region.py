@@ -41,6 +41,7 @@ from lumigen.lower.schedule_plan import (
     other_parts,
     parts_of_blocks,
     parts_of_threads,
+    reads_columns_once,
     schedule_of_groups,
     schedule_of_panels,
     schedule_of_teams,
@@ -147,6 +148,8 @@ def candidates_of_threads(
         if others
         else find_products(store, one_row=True, statistics=True, integers=machine.storing.integers)
     )
+    if products is not None and reads_columns_once(products, machine):
+        yield candidate(plan_loops(region, machine), schedule)
     turned = find_turned(store) if not others and machine.storing.integers else None
     if turned is not None and (found := find_products(turned, integers=True)) is not None:
         plan = found.plan(replace(region, stores=(turned,)), machine, alone=False)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from lumigen.dtype import f32
-from lumigen.index import Ix, extent_of
+from lumigen.index import Axis, Ix, extent_of
 from lumigen.lower.across import across_of
 from lumigen.lower.block_fold import schedule_of_rows
 from lumigen.lower.cascade import Cascade
@@ -31,7 +31,7 @@ from lumigen.lower.interchange import are_columns, reads_rows_apart
 from lumigen.lower.pipeline import Flat, are_counted, multiplied_in
 from lumigen.lower.radix import GROUPING, blocks_of
 from lumigen.lower.row_fold import RowFold
-from lumigen.lower.scope import kernel_reductions
+from lumigen.lower.scope import address, kernel_reductions
 from lumigen.lower.side_by_side import grids_of
 from lumigen.lower.simt import Loops, spread
 from lumigen.lower.sliding import schedule_of_sliding
@@ -84,6 +84,7 @@ def _of_loops(plan: KernelPlan, machine: Processor) -> Schedule:
         sizes = sizes.at("visits", sizes["visits"] * held)
         return sizes.at("held", held).at("ahead", machine.tiles.ahead)
     if loops.lanes_in_common:
+        held = _sharing(loops.rows, held)
         own = {site: sizes[site] for site in ("visits", "lanes", "together")}
         sizes = schedule(
             "simt", {**own, "visits": own["visits"] * held, "held": held, "unasked": 1}
@@ -92,6 +93,14 @@ def _of_loops(plan: KernelPlan, machine: Processor) -> Schedule:
     if any(loop.carries for loop in plan.loops()):
         return _in_turns(sizes, loops, machine)
     return sizes.at("stretches", machine.tiles.stretches)
+
+
+def _sharing(rows: tuple[Axis, ...], most: int) -> int:
+    """Rows folded together, at most so many: these share vectors, which may vary with other axes than the last."""
+    *others, last = rows
+    if all(a.extent == 1 for a in others):
+        return most
+    return next(n for n in range(most, 0, -1) if last.extent % n == 0)
 
 
 def _in_turns(sizes: Schedule, loops: Loops, machine: Processor) -> Schedule:
@@ -169,6 +178,22 @@ def schedule_of_groups(found: Products, machine: Processor) -> Schedule:
     if not found.each[0].m_axes:
         sizes = {**sizes, "rows": 1}
     return schedule("panel", {**sizes, "streamed": 0}, PANELS)
+
+
+def reads_columns_once(found: Products, machine: Processor) -> bool:
+    """Whether a product has so few rows that one loop folds them all, past columns that are no weights.
+
+    To pack columns takes as long as to multiply them with a few rows.
+    """
+    one, *others = found.each
+    rows = extent_of(one.m_axes)
+    few = rows.is_const and rows.const <= machine.tiles.held
+    if others or not one.m_axes or not few or not isinstance(one.columns, Read):
+        return False
+    if not is_plain(one.rows):
+        return False
+    step = address(one.columns.source, one.columns.at).coefficient(one.n_axes[-1])
+    return Columns.of(one).once is None and step == 1
 
 
 def computes_in_tiles(found: Products, machine: Processor) -> bool:

@@ -106,8 +106,10 @@ def _of_folds(s: For) -> int:
     longest = max((x.axis.extent.estimate() for x in inside if isinstance(x, For)), default=0)
     folds = max(_folds_of(x.body) for x in [s, *inside] if isinstance(x, For))
     steps = _steps([x.value for x in inside if isinstance(x, Let | Accumulate | StoreTile)], s)
-    if points < OF_FEW or longest < OF_FOLD or folds > FOLDS or len(steps) > MUCH:
+    if points < OF_FEW or longest < OF_FOLD or len(steps) > MUCH:
         return 1
+    if folds > FOLDS:
+        return 2 if 2 * folds <= MANY else 1
     is_long = len(steps) > STEPS or _are_long(steps)
     return FEW if is_long or folds > 1 or points < LIGHT else MANY
 

@@ -162,10 +162,10 @@ class Loops:
 
     @property
     def lanes_in_common(self) -> bool:
-        """Whether folds of lanes read vectors that are the same in all rows, as the columns of a product are."""
+        """Whether folds of lanes read vectors that neighbouring rows share, as the columns of a product are."""
         if self.kind != "lanes" or self.once or self.of_rows or self.after or self.where:
             return False
-        rows = {a for a in self.rows if a.extent != 1}
+        rows = {a for a in self.rows[-1:] if a.extent != 1}
         tiles = [c.tile for fold in self.of_lanes for c in fold.carries]
         reads = [free_axes(e) for e in walk(tiles) if isinstance(e, Read)]
         folded = {a for fold in self.of_lanes for a in fold.axes}

@@ -211,10 +211,11 @@ class _Pieces:
         if self.lane is None or self.lane not in own or terms_of(r) < 2 * streams.terms:
             return False
         reads = [e for e in walk([self.now(self.last.value)]) if isinstance(e, Read)]
-        for e in (e for e in reads if {*own, long} <= free_axes(e)):
-            size, once = e.source.dtype.itemsize, sum(x.source is e.source for x in reads) == 1
-            apart = once and lies_apart(e, self.lane, long, streams)
-            if apart and terms_of(r) * extent_of(own).estimate() * size >= streams.far:
+        for e in reads:
+            rows = extent_of(own - free_axes(e)).estimate()
+            once = rows <= streams.rows and sum(x.source is e.source for x in reads) == 1
+            size = terms_of(r) * extent_of(own & free_axes(e)).estimate() * e.source.dtype.itemsize
+            if once and size >= streams.far and lies_apart(e, self.lane, long, streams):
                 return True
         return False
 
