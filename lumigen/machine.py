@@ -256,6 +256,7 @@ class ThreadTiles:
     fold: Sizes  # around a product
     fold_of_few: Sizes  # with up to `few_columns`
     held: int  # rows that are folded in one loop if they read something in common
+    held_lanes: int  # the same of rows that share vectors, in a loop over lanes
     ahead: int  # such loops, after which is read what memory is asked for
     stretches: int  # of a map, whose loops are short: at most so many for each row
     few_columns: int

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from lumigen.dtype import f32
-from lumigen.index import Axis, Ix, extent_of
+from lumigen.index import Ix, extent_of
 from lumigen.lower.across import across_of
 from lumigen.lower.block_fold import schedule_of_rows
 from lumigen.lower.cascade import Cascade
@@ -31,7 +31,9 @@ from lumigen.lower.interchange import are_columns, reads_rows_apart
 from lumigen.lower.pipeline import Flat, are_counted, multiplied_in
 from lumigen.lower.radix import GROUPING, blocks_of
 from lumigen.lower.row_fold import RowFold
+from lumigen.lower.runs import terms_of
 from lumigen.lower.scope import address, kernel_reductions
+from lumigen.lower.several import OF_FOLD
 from lumigen.lower.side_by_side import grids_of
 from lumigen.lower.simt import Loops, spread
 from lumigen.lower.sliding import schedule_of_sliding
@@ -84,7 +86,7 @@ def _of_loops(plan: KernelPlan, machine: Processor) -> Schedule:
         sizes = sizes.at("visits", sizes["visits"] * held)
         return sizes.at("held", held).at("ahead", machine.tiles.ahead)
     if loops.lanes_in_common:
-        held = _sharing(loops.rows, held)
+        held = _sharing(loops, machine)
         own = {site: sizes[site] for site in ("visits", "lanes", "together")}
         sizes = schedule(
             "simt", {**own, "visits": own["visits"] * held, "held": held, "unasked": 1}
@@ -95,12 +97,14 @@ def _of_loops(plan: KernelPlan, machine: Processor) -> Schedule:
     return sizes.at("stretches", machine.tiles.stretches)
 
 
-def _sharing(rows: tuple[Axis, ...], most: int) -> int:
-    """Rows folded together, at most so many: these share vectors, which may vary with other axes than the last."""
-    *others, last = rows
+def _sharing(loops: Loops, machine: Processor) -> int:
+    """Rows folded together, which share vectors: these may vary with other axes than the last."""
+    (*others, last), tiles = loops.rows, machine.tiles
+    is_window = max(map(terms_of, loops.reductions)) < OF_FOLD
+    most = min(tiles.held if is_window else tiles.held_lanes, loops.row.extent.estimate())
     if all(a.extent == 1 for a in others):
-        return most
-    return next(n for n in range(most, 0, -1) if last.extent % n == 0)
+        return max(1, most)
+    return next(n for n in range(max(1, most), 0, -1) if last.extent % n == 0)
 
 
 def _in_turns(sizes: Schedule, loops: Loops, machine: Processor) -> Schedule:

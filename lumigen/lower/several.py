@@ -35,6 +35,7 @@ EACH = 0  # every loop takes as many as it is expected to gain by
 COUNTS = (EACH, 1, 2, 4, 8)
 FOLDS, STEPS = 2, 8  # accumulators of a light loop, and what it computes of a vector
 FEW, MANY = 4, 8  # vectors taken together: few with several accumulators, or with much to compute
+MOST = 12  # accumulators of several vectors: more would not stay in registers
 MUCH = 40  # steps of a vector, whose text the compiler would have too often
 OF_FOLD = 16  # rows from which a fold waits: windows are written out, and their additions overlap
 OF_FEW = 64  # points from which it pays to take some vectors together
@@ -109,7 +110,7 @@ def _of_folds(s: For) -> int:
     if points < OF_FEW or longest < OF_FOLD or len(steps) > MUCH:
         return 1
     if folds > FOLDS:
-        return 2 if 2 * folds <= MANY else 1
+        return 2 if 2 * folds <= MOST else 1
     is_long = len(steps) > STEPS or _are_long(steps)
     return FEW if is_long or folds > 1 or points < LIGHT else MANY
 

@@ -177,22 +177,39 @@ class Loops:
         )
 
     def run_held_lanes(self, top: Scope, span: Spans, held: int) -> tuple[For, ...]:
-        """The same of lanes: a vector of so many rows at a time, then the rows that are left one by one."""
-        assert self.lane is not None
+        """The same of lanes: a vector of so many rows at a time, then the rows that are left."""
+        *ones, last = self.rows
         (lo, hi), group = span.rows, Axis("group", ceildiv(self.row.extent, held))
         scope = top.inner([group])
         places = places_of(scope, self.rows, group, held)
+        main = self._held_lanes(scope, (group, lo // held, hi // held), places, span)
+        left = last.extent % held
+        if self.row.extent % held == 0:
+            return (main,)
+        if not left.is_const or any(a.extent != 1 for a in ones):
+            rest = replace(span, rows=(hi // held * held, hi))
+            return main, self.run(top, rest, shared=False, cuts=1)
+        first = {**dict.fromkeys(ones, ix(0)), last: last.extent - left}
+        places = [{**first, last: first[last] + number} for number in range(left.const)]
+        rest, count = Axis("rest", ix(1)), hi % held // left.const  # of the last task, no others
+        return main, self._held_lanes(top.inner([rest]), (rest, ix(0), count), places, span)
+
+    def _held_lanes(
+        self,
+        scope: Scope,
+        groups: tuple[Axis, Ix, Ix],
+        places: Sequence[Mapping[Axis, Ix]],
+        span: Spans,
+    ) -> For:
+        """A loop over groups of rows, with the loop over lanes for the rows at these places."""
+        assert self.lane is not None
         inner = scope.inner([self.lane], self.lane)
         for fold in self.of_lanes:
             inner.fold(beside(fold, places))
         for place in places:
             fill(inner, tuple(_moved_store(s, place) for s in self.stores), self.lane, ())
         scope.stmts.append(For(self.lane, *span.lanes, True, tuple(inner.stmts)))
-        main = For(group, lo // held, hi // held, False, tuple(scope.stmts))
-        if self.row.extent % held == 0:
-            return (main,)
-        rest = replace(span, rows=(hi // held * held, hi))
-        return main, self.run(top, rest, shared=False, cuts=1)
+        return For(*groups, False, tuple(scope.stmts))
 
     def run_held(self, top: Scope, span: Spans, sizes: Schedule, line: int) -> tuple[For, ...]:
         """So many rows in one loop, whose accumulators do not wait for each other; then those that are left."""

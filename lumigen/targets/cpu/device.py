@@ -116,8 +116,8 @@ def _builders(machine: Processor) -> dict[str, Builder]:
             sites(
                 {**loops, **pieces},
                 {**loops, **pieces, **terms},
-                {**loops, "held": (1, 2, 4, 8), "unasked": (0, 1)},
-                {**loops, **terms, "held": (1, 2, 4, 8), "unasked": (0, 1)},
+                {**loops, "held": (1, 2, 4, 6, 8), "unasked": (0, 1)},
+                {**loops, **terms, "held": (1, 2, 4, 6, 8), "unasked": (0, 1)},
                 {**loops, **pieces, "held": (1, 2, 4, 8), "ahead": (0, 1, 2)},
             ),
         ),

@@ -88,6 +88,7 @@ TILES = ThreadTiles(
     fold_of_few={"depth": 256},
     # as many sums as hide the time that one takes, and streams of memory that a processor follows
     held=4,
+    held_lanes=6,
     ahead=1,
     stretches=32,
     few_columns=8,
