@@ -602,12 +602,27 @@ CASES: dict[str, LayerCase] = {
     "f64_vector_matrix": LayerCase(
         "f64", in_f64(lambda x, w: x @ w), floats((1024,), (1024, 1024))
     ),
-    "few_2_512": LayerCase("einsum", function(lambda _, x, w: x @ w), floats((2, 512), (512, 512)), tolerance=1e-3),
-    "few_3_512": LayerCase("einsum", function(lambda _, x, w: x @ w), floats((3, 512), (512, 512)), tolerance=1e-3),
-    "few_4_256": LayerCase("einsum", function(lambda _, x, w: x @ w), floats((4, 256), (256, 256)), tolerance=1e-3),
-    "few_b8": LayerCase("einsum", function(lambda _, x, w: x @ w), floats((8, 4, 128), (8, 128, 512)), tolerance=1e-3),
-    "few_2_64": LayerCase("einsum", function(lambda _, x, w: x @ w), floats((16, 2, 64), (16, 64, 64)), tolerance=1e-3),
-    "few_4_1024": LayerCase("einsum", function(lambda _, x, w: x @ w), floats((4, 1024), (1024, 1024)), tolerance=1e-3),
+    "few_2_512": LayerCase(
+        "einsum", function(lambda _, x, w: x @ w), floats((2, 512), (512, 512)), tolerance=1e-3
+    ),
+    "few_3_512": LayerCase(
+        "einsum", function(lambda _, x, w: x @ w), floats((3, 512), (512, 512)), tolerance=1e-3
+    ),
+    "few_4_256": LayerCase(
+        "einsum", function(lambda _, x, w: x @ w), floats((4, 256), (256, 256)), tolerance=1e-3
+    ),
+    "few_b8": LayerCase(
+        "einsum",
+        function(lambda _, x, w: x @ w),
+        floats((8, 4, 128), (8, 128, 512)),
+        tolerance=1e-3,
+    ),
+    "few_2_64": LayerCase(
+        "einsum", function(lambda _, x, w: x @ w), floats((16, 2, 64), (16, 64, 64)), tolerance=1e-3
+    ),
+    "few_4_1024": LayerCase(
+        "einsum", function(lambda _, x, w: x @ w), floats((4, 1024), (1024, 1024)), tolerance=1e-3
+    ),
     "einsum_batch_inside": LayerCase(
         "einsum",
         function(lambda lib, x, y: lib.fn.einsum("ibd,jbd->ibj", x, y)),

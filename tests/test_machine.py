@@ -71,6 +71,7 @@ KEPT = {
         "FEW": "registers that every instruction set has, with two accumulators each",
         "FOLDS": "the same",
         "MANY": "the same, with one accumulator",
+        "MOST": "registers that every instruction set has",
         "MUCH": "time of compilation",
         "LIGHT": "vectors of a row that hide what it takes to add up the accumulators",
         "OF_FEW": "points of the narrowest loop that has so many vectors anywhere",

@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from lumigen.index import Axis, Ix, ix
+from lumigen.lower.interchange import has_sums
 from lumigen.lower.scope import Scope, moved
 from lumigen.plan import Carry, Loop
-from lumigen.region import Expr, carried, map_expr
+from lumigen.region import Expr, Read, carried, free_axes, map_expr, walk
 
 
 def places_of(scope: Scope, rows: tuple[Axis, ...], group: Axis, held: int) -> list[dict[Axis, Ix]]:
@@ -43,3 +44,15 @@ def beside(fold: Loop, places: Sequence[Mapping[Axis, Ix]]) -> Loop:
         results += [(r, map_expr(e, shift)) for r, e in there.results]
         carries += there.carries
     return replace(fold, carries=tuple(carries), results=tuple(results))
+
+
+def share_vectors(folds: Sequence[Loop], lane: Axis, rows: Sequence[Axis]) -> bool:
+    """Whether folds read a vector at each of their points that is the same one along the last axis of the rows."""
+    if not rows or rows[-1].extent == 1 or any(fold.where or not has_sums(fold) for fold in folds):
+        return False
+    folded = {a for fold in folds for a in fold.axes}
+    reads = (
+        e for e in walk([c.tile for fold in folds for c in fold.carries]) if isinstance(e, Read)
+    )
+    varying = map(free_axes, reads)
+    return any(lane in v and v & folded and rows[-1] not in v for v in varying)

@@ -45,6 +45,8 @@ from lumigen.tile import Accumulate, Accumulator, For, Let, Stmt, StoreTile, Til
 
 def interchange(program: TileProgram, terms: int) -> TileProgram:
     """With so many terms at a time in each loop over lanes that begins with a fold; NotRealised where there is none."""
+    if terms < 0:
+        raise NotRealised(f"{terms} terms at a time")
     if terms == 0:
         return program
     found = _Interchanged(terms)

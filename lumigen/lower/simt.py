@@ -29,7 +29,7 @@ from lumigen.dtype import f32, i32
 from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, minimum
 from lumigen.lower.ahead import asked_of, asking
 from lumigen.lower.built import Built, check, check_folded
-from lumigen.lower.held_rows import beside, places_of
+from lumigen.lower.held_rows import beside, places_of, share_vectors
 from lumigen.lower.hold import hold_rows
 from lumigen.lower.interchange import are_columns, has_sums, interchange
 from lumigen.lower.kept_rows import keep_rows
@@ -165,16 +165,7 @@ class Loops:
         """Whether folds of lanes read vectors that neighbouring rows share, as the columns of a product are."""
         if self.kind != "lanes" or self.once or self.of_rows or self.after or self.where:
             return False
-        rows = {a for a in self.rows[-1:] if a.extent != 1}
-        tiles = [c.tile for fold in self.of_lanes for c in fold.carries]
-        reads = [free_axes(e) for e in walk(tiles) if isinstance(e, Read)]
-        folded = {a for fold in self.of_lanes for a in fold.axes}
-        plain = all(has_sums(fold) and not fold.where for fold in self.of_lanes)
-        return (
-            plain
-            and bool(rows)
-            and any(_is_common(axes, self.lane, folded, rows) for axes in reads)
-        )
+        return self.lane is not None and share_vectors(self.of_lanes, self.lane, self.rows)
 
     def run_held_lanes(self, top: Scope, span: Spans, held: int) -> tuple[For, ...]:
         """The same of lanes: a vector of so many rows at a time, then the rows that are left."""
@@ -288,13 +279,6 @@ class Loops:
 def _is_plain(fold: Loop) -> bool:
     """Whether nothing but its own sums is in it, and all of these differ from row to row."""
     return fold.kind == "lanes" and has_sums(fold)
-
-
-def _is_common(
-    axes: frozenset[Axis], lane: Axis | None, folded: set[Axis], rows: set[Axis]
-) -> bool:
-    """Whether what varies with these axes is a vector of each point of a fold, and the same one in all rows."""
-    return lane in axes and bool(axes & folded) and not axes & rows
 
 
 def _moved_store(s: Store, place: Mapping[Axis, Ix]) -> Store:
