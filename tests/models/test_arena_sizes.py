@@ -37,8 +37,8 @@ SIZES: dict[tuple[str, str], dict[str, int]] = {
     ("gpt2", "cuda:sm_90a"): {"prefill": 98304, "decode": 5632},
     ("llama", "cpu"): {"prefill": 24640, "decode": 640},
     ("llama", "cuda:sm_90a"): {"prefill": 12352, "decode": 448},
-    ("whisper", "cpu"): {"listen": 2728832, "prefill": 11648, "decode": 3072},
-    ("whisper", "cuda:sm_90a"): {"listen": 2728832, "prefill": 6144, "decode": 1536},
+    ("whisper", "cpu"): {"listen": 2501888, "prefill": 11648, "decode": 3072},
+    ("whisper", "cuda:sm_90a"): {"listen": 2501888, "prefill": 6144, "decode": 1536},
 }
 
 
