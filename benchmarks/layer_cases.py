@@ -581,47 +581,14 @@ CASES: dict[str, LayerCase] = {
         floats((8, 1, 512), (8, 512, 512)),
         tolerance=1e-3,
     ),
-    "vector_matrix_512": LayerCase(
-        "einsum", function(lambda _, x, w: x @ w), floats((512,), (512, 512)), tolerance=1e-3
-    ),
-    "vector_matrix_1024": LayerCase(
-        "einsum", function(lambda _, x, w: x @ w), floats((1024,), (1024, 1024)), tolerance=1e-3
-    ),
     "vector_matrix_wide": LayerCase(
         "einsum", function(lambda _, x, w: x @ w), floats((512,), (512, 8192)), tolerance=1e-3
-    ),
-    "vector_matrix_tall": LayerCase(
-        "einsum", function(lambda _, x, w: x @ w), floats((16384,), (16384, 256)), tolerance=1e-2
     ),
     "sums_of_columns": LayerCase(
         "einsum", function(lambda _, x: x.sum(0)), floats((4096, 1024)), tolerance=1e-3
     ),
-    "means_of_columns": LayerCase(
-        "einsum", function(lambda _, x: x.mean(0)), floats((16384, 192)), tolerance=1e-3
-    ),
     "f64_vector_matrix": LayerCase(
         "f64", in_f64(lambda x, w: x @ w), floats((1024,), (1024, 1024))
-    ),
-    "few_2_512": LayerCase(
-        "einsum", function(lambda _, x, w: x @ w), floats((2, 512), (512, 512)), tolerance=1e-3
-    ),
-    "few_3_512": LayerCase(
-        "einsum", function(lambda _, x, w: x @ w), floats((3, 512), (512, 512)), tolerance=1e-3
-    ),
-    "few_4_256": LayerCase(
-        "einsum", function(lambda _, x, w: x @ w), floats((4, 256), (256, 256)), tolerance=1e-3
-    ),
-    "few_b8": LayerCase(
-        "einsum",
-        function(lambda _, x, w: x @ w),
-        floats((8, 4, 128), (8, 128, 512)),
-        tolerance=1e-3,
-    ),
-    "few_2_64": LayerCase(
-        "einsum", function(lambda _, x, w: x @ w), floats((16, 2, 64), (16, 64, 64)), tolerance=1e-3
-    ),
-    "few_4_1024": LayerCase(
-        "einsum", function(lambda _, x, w: x @ w), floats((4, 1024), (1024, 1024)), tolerance=1e-3
     ),
     "einsum_batch_inside": LayerCase(
         "einsum",

@@ -42,7 +42,9 @@ def powers_of(frames):
     """
     half, quarter = WINDOW // 2, WINDOW // 4
     turns = lg.arange(half + 1).unsqueeze(-1) * lg.arange(quarter + 1) % WINDOW
-    angles = turns.to(frames.dtype) * (2 * math.pi / WINDOW)  # turns are exact, as angles would not be
+    angles = turns.to(frames.dtype) * (
+        2 * math.pi / WINDOW
+    )  # turns are exact, as angles would not be
     cosines, sines = angles.cos(), angles.sin()
     window = (1 - cosines[:, 1]) / 2  # of Hann
     first = frames[:, : half + 1] * window
