@@ -49,12 +49,12 @@ WORDS = frozenset((*_WORDS.split(), *_GROUP_WORDS.split(), *RESERVED))
 # What builders call axes, locals, scratch and the temporaries of a plan; with a number behind them, and as they are.
 _NUMBERED = """
 acc b_tile before carry correct factor held i j k kept left m n new old p part r result right row scan score state sum
-tile total turned v w_tile weights whole
+sums tile total turned v w_tile weights whole
 """
 _OWN = """
-a_tile acc arrived b_tile back band batch block c c_tile column_tile columns_each d e group inside j k k_begin
-k_end m map_a map_b map_c n n_begin n_end once outer p panels part parts pk place places r rank row row_tile row_tiles
-column_tiles piece rows_each scores strip sums task tile total w_tile x_tile
+a_tile acc arrived b_tile back band batch block c c_tile chunk column_tile columns_each d e group inside j k k_begin
+k_end m map_a map_b map_c n n_begin n_end once outer p panels part parts pk place places r rank rest row row_tile
+row_tiles column_tiles piece rows_each scores strip sums task tile total w_tile x_tile
 """
 ENDS = (
     "_offset",

@@ -33,6 +33,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Spec, ...]]] = {
     "doubles": (lambda x: x.sum(0), (spec(37, 300, dtype=f64),)),
     "sixteen_bits": (lambda x: x.float().sum(0), (spec(37, 300, dtype=bf16),)),
     "several_axes": (lambda x: x.sum((0, 1)), (spec(5, 11, 130),)),
+    "centred": (lambda x: x - x.mean(0), (spec(37, 300),)),
     "batches": (lambda x, w: (x @ w).relu(), (spec(3, 1, 40), spec(3, 40, 130))),
     "vector": (
         lambda x, w, b: x @ w * b + b,

@@ -25,6 +25,7 @@ from lumigen.lower.plan_region import (
     Candidate,
     Scheduled,
     candidate,
+    candidates_of_loops,
     candidates_of_scans,
     parts_beside,
     plan_loops,
@@ -135,7 +136,7 @@ class Device:
             loops = plan_loops(region, self.machine)
             for plan in (parts_beside(loops, self.machine), loops):
                 if plan is not None:
-                    yield candidate(plan, self.schedule)
+                    yield from candidates_of_loops(plan, self.schedule)
         if self.rows_in_one_loop is not None:
             yield from self.rows_in_one_loop(region, self.schedule)
 

@@ -47,12 +47,13 @@ def beside(fold: Loop, places: Sequence[Mapping[Axis, Ix]]) -> Loop:
 
 
 def share_vectors(folds: Sequence[Loop], lane: Axis, rows: Sequence[Axis]) -> bool:
-    """Whether folds read a vector at each of their points that is the same one along the last axis of the rows."""
-    if not rows or rows[-1].extent == 1 or any(fold.where or not has_sums(fold) for fold in folds):
+    """Whether folds read a vector at each of their points that is the same one along all of these rows."""
+    along = {a for a in rows if a.extent != 1}
+    if not along or any(fold.where or not has_sums(fold) for fold in folds):
         return False
     folded = {a for fold in folds for a in fold.axes}
     reads = (
         e for e in walk([c.tile for fold in folds for c in fold.carries]) if isinstance(e, Read)
     )
     varying = map(free_axes, reads)
-    return any(lane in v and v & folded and rows[-1] not in v for v in varying)
+    return any(lane in v and v & folded and not v & along for v in varying)

@@ -36,11 +36,14 @@ from lumigen.region import (
     Role,
     const,
     free_axes,
+    local,
     map_expr,
     read,
     walk,
 )
-from lumigen.tile import Accumulate, Accumulator, For, Let, Stmt, StoreTile, TileProgram
+from lumigen.tile import Accumulate, Accumulator, Bind, For, Let, Stmt, StoreTile, TileProgram
+
+_AFTER = (Bind, Let, StoreTile, For)  # what may follow a fold
 
 
 def interchange(program: TileProgram, terms: int) -> TileProgram:
@@ -102,13 +105,20 @@ class _Interchanged:
         stores = (StoreTile(row, at, a.name, axis) for a, row, _ in there)
         inner = replace(s, body=(*found.inside, *sums, some, *stores))
         yield For(chunk, ix(0), chunk.extent, False, (inner,))
-        whole: dict[Expr, Expr] = {a.name: e for a, _, e in there}
-        yield replace(s, body=tuple(_with(x, whole) for x in found.after))
+        whole = {a.name: _total(a.name, row) for a, row, _ in there}
+        totals = (Let(whole[a.name], e, axis) for a, _, e in there)
+        yield replace(s, body=(*totals, *(_with(x, whole) for x in found.after)))
 
     def _row(self, of: Accumulator, extent: int) -> Buffer:
         row = Buffer(f"sums{len(self.scratch)}", Role.SCRATCH, (ix(extent),), of.name.dtype)
         self.scratch.append(row)
         return row
+
+
+def _total(name: Local, row: Buffer) -> Local:
+    out = local(row.name.replace("sums", "total"), name.axes, name.dtype)
+    assert isinstance(out, Local)
+    return out
 
 
 def _neutral(a: Accumulator) -> Expr:
@@ -130,7 +140,7 @@ def _fold_of(s: For) -> _OfLanes | None:
         return None
     if not all(isinstance(x, Let) for x in before):
         return None
-    if not all(isinstance(x, Let | StoreTile) for x in after):
+    if not all(isinstance(x, _AFTER) for s in after for x in _statements(s)):
         return None
     inside, outside = _needed(before, (fold,)), _needed(before, after)
     if any(x in outside for x in inside):
@@ -179,9 +189,10 @@ def _locals_of(s: Stmt) -> set[Expr]:
     return {e for e in walk(values) if isinstance(e, Local)}
 
 
-def _with(s: Stmt, whole: Mapping[Expr, Expr]) -> Stmt:
-    assert isinstance(s, Let | StoreTile)
-    return replace(s, value=map_expr(s.value, dict(whole)))
+def _with(s: Stmt, whole: Mapping[Local, Local]) -> Stmt:
+    if isinstance(s, For):
+        return replace(s, body=tuple(_with(x, whole) for x in s.body))
+    return replace(s, value=map_expr(s.value, {**whole})) if isinstance(s, Let | StoreTile) else s
 
 
 # ---- when ----

@@ -149,7 +149,7 @@ def candidates_of_threads(
         else find_products(store, one_row=True, statistics=True, integers=machine.storing.integers)
     )
     if products is not None and reads_columns_once(products, machine):
-        yield candidate(plan_loops(region, machine), schedule)
+        yield from candidates_of_loops(plan_loops(region, machine), schedule)
     turned = find_turned(store) if not others and machine.storing.integers else None
     if turned is not None and (found := find_products(turned, integers=True)) is not None:
         plan = found.plan(replace(region, stores=(turned,)), machine, alone=False)
@@ -203,6 +203,15 @@ def candidates_of_scans(
     for plan in (parts, whole) if in_parts else (whole, parts):
         if plan is not None:
             yield candidate(plan, schedule)
+
+
+def candidates_of_loops(plan: RegionPlan, schedule: Scheduled) -> Iterator[Candidate]:
+    """Vector loops; if folds take terms in turn, also without that, as something else may stand in their loops."""
+    found = candidate(plan, schedule)
+    yield found
+    plain = tuple(s.at("terms", 0) if s.get("terms", 0) else s for s in found.schedules)
+    if plain != found.schedules:
+        yield replace(found, schedules=plain)
 
 
 def candidate(plan: RegionPlan, schedule: Scheduled) -> Candidate:

@@ -26,6 +26,7 @@ from lumigen.lower.contract import (
 )
 from lumigen.lower.contractions import is_cheap, is_plain, is_unpacked
 from lumigen.lower.few import find_few
+from lumigen.lower.held_rows import share_vectors
 from lumigen.lower.implicit import rows_alike, rows_place
 from lumigen.lower.interchange import are_columns, reads_rows_apart
 from lumigen.lower.pipeline import Flat, are_counted, multiplied_in
@@ -98,11 +99,11 @@ def _of_loops(plan: KernelPlan, machine: Processor) -> Schedule:
 
 
 def _sharing(loops: Loops, machine: Processor) -> int:
-    """Rows folded together, which share vectors: these may vary with other axes than the last."""
-    (*others, last), tiles = loops.rows, machine.tiles
+    """Rows folded together, which share vectors: those of any rows, or of a run along the last axis alone."""
+    tiles, lane, last = machine.tiles, loops.lane, loops.rows[-1]
     is_window = max(map(terms_of, loops.reductions)) < OF_FOLD
     most = min(tiles.held if is_window else tiles.held_lanes, loops.row.extent.estimate())
-    if all(a.extent == 1 for a in others):
+    if lane is not None and share_vectors(loops.of_lanes, lane, loops.rows):
         return max(1, most)
     return next(n for n in range(max(1, most), 0, -1) if last.extent % n == 0)
 

@@ -165,7 +165,7 @@ class Loops:
         """Whether folds of lanes read vectors that neighbouring rows share, as the columns of a product are."""
         if self.kind != "lanes" or self.once or self.of_rows or self.after or self.where:
             return False
-        return self.lane is not None and share_vectors(self.of_lanes, self.lane, self.rows)
+        return self.lane is not None and share_vectors(self.of_lanes, self.lane, self.rows[-1:])
 
     def run_held_lanes(self, top: Scope, span: Spans, held: int) -> tuple[For, ...]:
         """The same of lanes: a vector of so many rows at a time, then the rows that are left."""
