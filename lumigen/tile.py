@@ -116,7 +116,8 @@ class For:
     A loop is *dealt* where the threads of a block share its points: the outermost one among their teams, one inside
     it among the threads of a team. Every other loop is run by all threads alike. A loop over lanes in `parts` has so
     many vectors of each thread, and may read and keep what the row holds. One that takes several vectors `together` has
-    an accumulator for each of them: of its own folds they take turns, those inside it run side by side.
+    an accumulator for each of them: of its own folds they take turns, those inside it run side by side. So many turns
+    of a loop are `unrolled`: each has its own text in what is compiled.
     """
 
     axis: Axis
@@ -128,6 +129,7 @@ class For:
     dealt: bool = False
     parts: int = 0
     together: int = 1
+    unrolled: int = 1
 
 
 @dataclass(frozen=True)

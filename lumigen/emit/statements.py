@@ -23,7 +23,7 @@ from lumigen.emit.folds import (
 )
 from lumigen.emit.lines import Lines, joined, used
 from lumigen.emit.packets import Packets
-from lumigen.emit.vectors_together import for_vectors
+from lumigen.emit.vectors_together import for_vectors, unrolled
 from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, Ix, ix
 from lumigen.lower.scope import address, floats_of
@@ -354,9 +354,9 @@ class Statements:
         turns = s.hi.const if s.lo == 0 and s.step == 1 and s.hi.is_const else 0
         most = self.dialect.together // max(1, self.program.width)
         together = turns if 8 < turns <= most else 8
-        unrolled = [f"#pragma unroll {together}"] if sums else []
+        turned = [f"#pragma unroll {together}"] if sums else unrolled(s)
         head = f"for ({self.place} {axis} = {start}; {axis} < {hi}; {step}) {{"
-        return r.lines(*unrolled, head, inner.indented(), "}")
+        return r.lines(*turned, head, inner.indented(), "}")
 
     def _run(self, s: For, fold: Accumulate, r: Renderer) -> Lines:
         """A fold from one place to another that memory has: what some of its points read goes out together."""

@@ -73,10 +73,15 @@ def _lines(
                 axis, ends = x.axis.name, (r.index(x.lo), r.index(x.hi))
                 head = f"for ({of.place} {axis} = {ends[0]}; {axis} < {ends[1]}; ++{axis}) {{"
                 inner = _lines(x.body, s, count, arrays, of)
-                out.append(r.lines(head, inner.indented(), "}"))
+                out.append(r.lines(*unrolled(x), head, inner.indented(), "}"))
             case _:
                 out.append(of.statement(x, r))
     return joined(out)
+
+
+def unrolled(s: For) -> list[str]:
+    """What stands before a loop of which several turns have a text of their own."""
+    return [f"#pragma GCC unroll {s.unrolled}"] if s.unrolled > 1 else []
 
 
 def _run(run: Run, s: For, arrays: frozenset[str], of: Statements) -> Lines:

@@ -101,6 +101,8 @@ class _Interchanged:
         chunk = Axis("chunk", ceildiv(fold.hi - fold.lo, self.terms))
         first = fold.lo + ix(chunk) * self.terms
         some = replace(fold, lo=first, hi=minimum(first + self.terms, fold.hi))
+        if some.hi - some.lo == self.terms:
+            some = replace(some, unrolled=self.terms)
         sums = (replace(a, start=e) for a, _, e in there)
         stores = (StoreTile(row, at, a.name, axis) for a, row, _ in there)
         inner = replace(s, body=(*found.inside, *sums, some, *stores))

@@ -198,7 +198,9 @@ def _statement(s: Stmt) -> str:
             how = " over lanes" if s.lanes else f" by {s.step}" if s.step != 1 else ""
             parts = f" in {s.parts} parts" if s.parts else ""
             together = f", {s.together} together" if s.together > 1 else ""
-            return f"for {s.axis} in {s.lo} .. {s.hi}{how}{parts}{together}{' dealt' * s.dealt}"
+            unrolled = f", {s.unrolled} unrolled" if s.unrolled > 1 else ""
+            ends = f"{s.lo} .. {s.hi}"
+            return f"for {s.axis} in {ends}{how}{parts}{together}{unrolled}{' dealt' * s.dealt}"
         case Hold():
             element = "" if s.element is f32 else f" of {s.element}"
             return f"hold {s.name.name} in {s.parts} parts{element}{', widened anew' * s.anew}"

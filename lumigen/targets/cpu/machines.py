@@ -151,7 +151,7 @@ BASELINE = Processor(
         repeated=8,
         idle=2,
         worth=8,
-        streams=Streams(page=2048, far=4 << 20, terms=64, turn=8, lanes=512, rows=4),
+        streams=Streams(page=2048, far=4 << 20, terms=128, turn=8, lanes=1024, rows=4),
     ),
     vectors=Vectors(
         window=8,
