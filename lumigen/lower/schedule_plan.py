@@ -99,13 +99,17 @@ def _of_loops(plan: KernelPlan, machine: Processor) -> Schedule:
 
 
 def _sharing(loops: Loops, machine: Processor) -> int:
-    """Rows folded together, which share vectors: those of any rows, or of a run along the last axis alone."""
-    tiles, lane, last = machine.tiles, loops.lane, loops.rows[-1]
-    is_window = max(map(terms_of, loops.reductions)) < OF_FOLD
-    most = min(tiles.held if is_window else tiles.held_lanes, loops.row.extent.estimate())
-    if lane is not None and share_vectors(loops.of_lanes, lane, loops.rows):
-        return max(1, most)
-    return next(n for n in range(max(1, most), 0, -1) if last.extent % n == 0)
+    """Rows folded together, which share vectors: those of any rows, or of a run along the last axis alone.
+
+    Few where folds are short, and where rows are those of an image, whose edges are alike along the last axis.
+    """
+    (*others, last), lane, tiles = loops.rows, loops.lane, machine.tiles
+    is_short = max(map(terms_of, loops.reductions)) < OF_FOLD
+    is_one = all(a.extent == 1 for a in others)
+    shared = lane is not None and share_vectors(loops.of_lanes, lane, loops.rows)
+    few = is_short or (shared and not is_one)
+    most = max(1, min(tiles.held if few else tiles.held_lanes, loops.row.extent.estimate()))
+    return most if shared else next(n for n in range(most, 0, -1) if last.extent % n == 0)
 
 
 def _in_turns(sizes: Schedule, loops: Loops, machine: Processor) -> Schedule:
