@@ -686,22 +686,6 @@ def test_attention_continues_texts_of_several_lengths(case, window, cap, packed,
         np.testing.assert_allclose(found["pk"][b, :, : n + 1], stored[b, :, : n + 1], atol=1e-6)
 
 
-def test_numbers_of_few_bits_stand_for_blocks(rng) -> None:
-    """Of 2, 4 and 8 bits, with zero points and without."""
-    x = rng.standard_normal((3, 48)).astype(F)
-    for bits in (2, 4, 8):
-        packed = rng.integers(0, 256, (5, 2, 32 * bits // 8)).astype(np.uint8)
-        scales = rng.standard_normal((5, 2)).astype(F)
-        each = np.stack([packed >> s & 2**bits - 1 for s in range(0, 8, bits)], -1)
-        weight = ((each.reshape(5, 2, 32) - 2.0 ** (bits - 1)) * scales[..., None]).reshape(5, 64)
-        attributes = {"K": 48, "N": 5, "bits": bits, "block_size": 32}
-        nodes = [node("MatMulNBits", "x b s", "y", domain="com.microsoft", **attributes)]
-        proto = model(nodes, {"x": (F, [3, 48])}, "y", {"b": packed, "s": scales.reshape(-1)})
-        np.testing.assert_allclose(
-            run(proto, {"x": x})["y"], x @ weight[:, :48].T, rtol=1e-4, atol=1e-3
-        )
-
-
 BITS = {"K": 48, "N": 5, "bits": 4, "block_size": 32}
 LYING: dict[
     str, tuple[dict[str, int], tuple[int, ...], int, str]

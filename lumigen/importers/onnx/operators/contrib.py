@@ -10,6 +10,7 @@ from lumigen.frontend import Tensor, functional, functions
 from lumigen.importers.onnx.node import Function, OnnxNode, Operator
 from lumigen.importers.onnx.operators import convolutions, norms, pools, products, quantised
 from lumigen.importers.onnx.operators.attention import MICROSOFT
+from lumigen.importers.onnx.operators.few_bits import matmul_nbits
 from lumigen.importers.onnx.operators.quantised import requantised
 from lumigen.importers.onnx.operators.recurrent import ACTIVATIONS
 
@@ -112,45 +113,6 @@ def fused_conv(n: OnnxNode) -> Tensor:
 
 
 # --- integers -------------------------------------------------------------------------------------
-
-
-def matmul_nbits(n: OnnxNode) -> Tensor:
-    """A product with a matrix of 4 or 8 bits in blocks along its rows, each with a scale and a zero point."""
-    x, packed, scales = n.tensor(0), n.tensor(1), quantised.scales(n, 2)
-    depth, width = int(n.attr("K")), int(n.attr("N"))
-    bits, block = int(n.attr("bits", 4)), int(n.attr("block_size"))
-    if bits not in (2, 4, 8) or n.has(4):
-        raise n.unsupported(
-            f"it has {bits} bits, or an order of its groups", "Export it with 2, 4 or 8 bits."
-        )
-    if min(depth, width, block) < 1 or block * bits % 8:
-        why = f"blocks of {block} of K {depth} and N {width} in {bits} bits are not of whole bytes"
-        raise n.unsupported(why, "Export it again.")
-    blocks = -(-depth // block)
-    each = {1: blocks * (block * bits // 8), 2: blocks}  # of a column
-    if n.has(3):
-        each[3] = blocks if n.tensor(3).dtype.is_float else -(-blocks * bits // 8)
-    for i, wanted in each.items():
-        if n.given_size(i) != width * wanted:
-            why = f"input {i + 1} has {n.given_size(i)} elements, of {width} x {depth} in blocks of {block}"
-            raise n.unsupported(f"{why} it must have {width * wanted}", "Export it again.")
-    numbers = _unpacked(packed.reshape(width, blocks, -1), bits)
-    zero: Any = 2 ** (bits - 1)
-    if n.has(3):
-        given = n.tensor(3)
-        zero = given.reshape(width, -1)
-        zero = zero if given.dtype.is_float else _unpacked(zero, bits).narrow(1, 0, blocks)
-        zero = zero.to(f32).unsqueeze(-1)
-    weight = (numbers.to(f32) - zero) * scales.to(f32).reshape(width, blocks, 1)
-    weight = weight.reshape(width, blocks * block).narrow(1, 0, depth).to(x.dtype)
-    out = x @ weight.t()
-    return out + n.tensor(5) if n.has(5) else out
-
-
-def _unpacked(x: Tensor, bits: int) -> Tensor:
-    """Numbers of a few bits, the lowest of each byte first."""
-    parts = [x // 2**shift % 2**bits for shift in range(0, 8, bits)]
-    return x if bits == 8 else functions.stack(parts, -1).flatten(-2)
 
 
 def bias_softmax(n: OnnxNode) -> Tensor:
