@@ -288,10 +288,11 @@ class BitPlane:
 
 @dataclass(frozen=True)
 class GroupNumbers:
-    """Numbers of columns in panels, at k // span."""
+    """Numbers of columns in panels, at k // span, times a factor."""
 
     operand: Operand
     span: int
+    factor: float = 1.0
 
 
 @dataclass(frozen=True)

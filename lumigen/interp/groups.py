@@ -59,7 +59,10 @@ class _PanelColumns:
 
     def product(self, numbers: Sequence[GroupNumbers], k: Array) -> Array:
         """Products of numbers (k, n)."""
-        each = (self.read(x.operand, k // x.span).astype(np.float32) for x in numbers)
+        each = (
+            self.read(x.operand, k // x.span).astype(np.float32) * np.float32(x.factor)
+            for x in numbers
+        )
         return reduce(np.multiply, each)
 
     def read(self, o: Operand, k: Array) -> Array:

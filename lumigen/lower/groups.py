@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
+
+import numpy as np
 
 from lumigen.dtype import bf16, f16, f32, i8, u8
 from lumigen.index import Axis, Ix, extent_of, ix, unravel
@@ -66,13 +68,17 @@ class Bits:
 
 @dataclass(frozen=True)
 class Numbers:
-    """Numbers of a weight, each for `span` k: that of column n is at base + n * stride + k // span * step."""
+    """Numbers of a weight, each for `span` k: that of column n is at base + n * stride + k // span * step.
+
+    They are `factor` times what the weight holds.
+    """
 
     source: Buffer
     base: int
     stride: int
     step: int
     span: int
+    factor: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -96,11 +102,24 @@ class GroupedColumns:
 
     @property
     def of_scale(self) -> tuple[Numbers, ...]:
-        return numbers_of(self.scale, self.n, self.group, self.span)
+        return self._numbers_beside(self.scale, self.least)
 
     @property
     def of_least(self) -> tuple[Numbers, ...]:
-        return () if self.least is None else numbers_of(self.least, self.n, self.group, self.span)
+        return () if self.least is None else self._numbers_beside(self.least, self.scale)
+
+    def _numbers_beside(self, e: Expr, other: Expr | None) -> tuple[Numbers, ...]:
+        """The numbers of one of both; none if the other one reads the same weights in another way."""
+        found, others = (
+            () if x is None else numbers_of(x, self.n, self.group, self.span) for x in (e, other)
+        )
+        read = {x.source for x in walk([other] if other is not None else []) if isinstance(x, Read)}
+        alike = {replace(x, factor=1.0) for x in others}
+        return (
+            ()
+            if any(x.source in read and replace(x, factor=1.0) not in alike for x in found)
+            else found
+        )
 
     @property
     def unit(self) -> int:
@@ -222,10 +241,15 @@ def grouped_columns(value: Expr, n: Axis, k: Axis) -> GroupedColumns | None:
 @remembered
 def numbers_of(e: Expr, n: Axis, group: Axis, span: int) -> tuple[Numbers, ...]:
     """The numbers of weights that one over (n, group) is the product of; none if it is anything else."""
-    each = [_numbers(f, n, group, span) for f in factors_of(e)]
+    factors = factors_of(e)
+    given = [f.value for f in factors if isinstance(f, Const)]
+    each = [_numbers(f, n, group, span) for f in factors if not isinstance(f, Const)]
     known = tuple(x for x in each if x is not None)
     sources = {x.source for x in known}
-    return known if len(known) == len(each) == len(sources) else ()
+    if not known or not len(known) == len(each) == len(sources):
+        return ()
+    first, *others = known
+    return (replace(first, factor=float(np.prod(given, dtype=np.float32))), *others)
 
 
 def _numbers(e: Expr, n: Axis, group: Axis, span: int) -> Numbers | None:

@@ -463,7 +463,7 @@ def _scales_of(i: int, b: Columns, tile: _Tile, sizes: Schedule) -> _Scales | No
         name: str, value: Expr, numbers: tuple[Numbers, ...]
     ) -> tuple[GroupNumbers, ...] | _Made:
         if numbers:
-            return tuple(GroupNumbers(parts[x.source].operand, x.span) for x in numbers)
+            return tuple(GroupNumbers(parts[x.source].operand, x.span, x.factor) for x in numbers)
         made = replace(b, value=value, k=of.group)
         return _made_of(made, (f"{name}{i or ''}", f"{name}_rows{i or ''}"), each, tile, sizes)
 

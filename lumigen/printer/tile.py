@@ -366,7 +366,11 @@ def _groups(g: GroupScales | None) -> str:
 
 
 def _numbers(numbers: Sequence[GroupNumbers]) -> str:
-    return " times ".join(f"{_operand(x.operand)} for {x.span}" for x in numbers)
+    def number(x: GroupNumbers) -> str:
+        by = f"{x.factor:g} times " if x.factor != 1 else ""
+        return f"{by}{_operand(x.operand)} for {x.span}"
+
+    return " times ".join(map(number, numbers))
 
 
 def _element(s: Pack | PackColumns | Mma) -> str:

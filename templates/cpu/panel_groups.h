@@ -112,6 +112,14 @@ struct GroupScales {
   }
 };
 
+// One number for all k of all columns.
+struct SameScale {
+  float number;
+
+  LUMIGEN_INLINE Vec load_at(int64_t, int64_t) const { return splat(number); }
+  LUMIGEN_INLINE void ask(int64_t, int64_t) const {}
+};
+
 // Numbers that are products of those of both.
 template <class A, class B>
 struct ScalesProduct {

@@ -7,6 +7,7 @@ import pytest
 from onnx_models import model, node, run
 
 import lumigen as lg
+from lumigen import fast_lane
 from lumigen.activations import rounded
 from lumigen.pipeline import lower_model
 from lumigen.target import parse_target
@@ -49,26 +50,39 @@ def apart(packed, bits: int):
     return each.reshape(*packed.shape[:-1], -1).astype(np.float64)
 
 
-@pytest.mark.parametrize("block", [32, 128])
-@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("rows", [1, 21])
 @pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize(("bits", "block"), [(2, 32), (4, 32), (4, 128), (8, 32)])
 def test_blocks_of_few_bits_are_multiplied_in_integers(
-    rng, bits: int, block: int, zeros: bool
+    rng, rows: int, bits: int, block: int, zeros: bool
 ) -> None:
     """Where rows are rounded: the form of ONNX's blocks is one of those that products of integers know."""
-    blocks = 256 // block
+    blocks, columns = 256 // block, 21
     given = {
-        "b": rng.integers(0, 256, (32, blocks, block * bits // 8)).astype(np.uint8),
-        "s": rng.random(32 * blocks).astype(F),
+        "b": rng.integers(0, 256, (columns, blocks, block * bits // 8)).astype(np.uint8),
+        "s": rng.random(columns * blocks).astype(F),
     }
+    zero = np.full((columns, blocks), 2.0 ** (bits - 1))
     if zeros:
-        given["z"] = rng.integers(0, 256, (32, -(-blocks * bits // 8))).astype(np.uint8)
-    attributes = {"K": 256, "N": 32, "bits": bits, "block_size": block}
+        given["z"] = rng.integers(0, 256, (columns, -(-blocks * bits // 8))).astype(np.uint8)
+        zero = apart(given["z"], bits)[:, :blocks]
+    weight = apart(given["b"], bits).reshape(columns, blocks, block) - zero[..., None]
+    weight = (weight * given["s"].reshape(columns, blocks, 1)).reshape(columns, 256)
+    attributes = {"K": 256, "N": columns, "bits": bits, "block_size": block}
     names = "x b s z" if zeros else "x b s"
     nodes = [node("MatMulNBits", names, "y", domain="com.microsoft", **attributes)]
-    traced = lg.from_onnx(model(nodes, {"x": (F, [3, 256])}, "y", given)).trace()
-    found = rounded(traced, "i8")
-    assert found.groups
-    lowered = lower_model(found.traced, {}, target=parse_target("cpu")).lowered
+    made = lg.from_onnx(model(nodes, {"x": (F, [rows, 256])}, "y", given))
+    traced = rounded(made.trace(), "i8")
+    assert traced.groups
+    lowered = lower_model(traced.traced, {}, target=parse_target("cpu")).lowered
     products = [s for k in lowered.kernels for s in k.program.statements() if isinstance(s, Mma)]
     assert [s.groups is not None for s in products] == [True]
+    x = rng.integers(-127, 128, (rows, 256)).astype(F)
+    x[:, ::32] = 127.0  # so that each group has a step of 1, and nothing is rounded
+    kernels = fast_lane.load(lowered, "-O1")
+    call = kernels.prepare("forward", {"x": x}, kernels.packed(made.values()))
+    call.run()
+    (found,) = dict(call.outputs).values()
+    np.testing.assert_allclose(
+        found, x @ weight.T, rtol=2e-5, atol=1e-5 * abs(weight).max() * 127 * 256
+    )

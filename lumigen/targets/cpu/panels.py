@@ -21,7 +21,6 @@ from lumigen.tile import (
     GroupNumbers,
     GroupScales,
     Mma,
-    Operand,
     Pack,
     PackColumns,
     PackRuns,
@@ -138,16 +137,18 @@ def _groups(s: Mma, g: GroupScales, r: Renderer) -> Lines:
     r.uses.headers.add("panel_groups.h")
 
     def scales(numbers: Sequence[GroupNumbers]) -> str:
-        each = [number(x.operand, x.span) for x in numbers]
+        each = [number(x) for x in numbers]
         return reduce(lambda a, b: f"product_of({a}, {b})", each)
 
-    def number(o: Operand, span: int) -> str:
+    def number(x: GroupNumbers) -> str:
+        o = x.operand
         assert o.source is not None
         assert o.stride is not None
-        kind = NUMBERS[o.source.dtype]
-        return (
-            f"GroupScales<{span}, {kind}>{{{_elements(o.source, o.base, r)}, {r.index(o.stride)}}}"
-        )
+        kind = f"GroupScales<{x.span}, {NUMBERS[o.source.dtype]}>"
+        found = f"{kind}{{{_elements(o.source, o.base, r)}, {r.index(o.stride)}}}"
+        if x.factor == 1:
+            return found
+        return f"product_of(SameScale{{{literal(x.factor, f32)}}}, {found})"
 
     def bits(p: BitPlane) -> str:
         assert p.operand.source is not None
