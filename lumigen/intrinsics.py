@@ -77,6 +77,7 @@ INTRINSICS: dict[str, Function] = {
     "min_nan": Function(np.minimum),
     "abs": Function(np.abs),
     "floor": Function(np.floor),
+    "round_even": Function(np.rint),
     "whole_quotient": Function(_whole_quotient),
     "whole_remainder": Function(_whole_remainder),
     "power": Function(_power, of_double="double_power"),

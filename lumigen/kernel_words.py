@@ -23,10 +23,10 @@ multiply_fragment multiply_one multiply_row multiply_row_panels multiply_streame
 multiply_wrapping narrow ne near_quotient near_recip neighbours one_by_one order_row order_rows pack_a pack_a_along
 pack_a_along_bf16 pack_a_along_bytes pack_a_bf16 pack_a_bytes pack_a_from pack_a_from_bf16 pack_a_from_bytes pack_b
 pack_b_along pack_b_along_bf16 pack_b_bf16 pack_b_from pack_b_from_bf16 pack_rows_of_runs pack_runs pairs places
-polynomial power products random_bits reach recip reduce_add reduce_max round_bf16 round_f16 scale_rows scan_lanes
-select select_row several sin splat splat_int sqrt store store_bf16 store_f16 store_int store_strided store_strided_bf16
-store_strided_f16 store_strided_int subtract_wrapping sum_row sum_rows team_number team_rank to_float to_int to_whole
-transpose_tile whole_quotient whole_remainder whole_sum whole_vectors widen widen_anew widened zero_tail
+polynomial power products random_bits reach recip reduce_add reduce_max round_bf16 round_even round_f16 scale_rows
+scan_lanes select select_row several sin splat splat_int sqrt store store_bf16 store_f16 store_int store_strided
+store_strided_bf16 store_strided_f16 store_strided_int subtract_wrapping sum_row sum_rows team_number team_rank to_float
+to_int to_whole transpose_tile whole_quotient whole_remainder whole_sum whole_vectors widen widen_anew widened zero_tail
 
 Accumulators Along BFloat16 Batch Boxes Bytes CUtensorMap Copy Doubles Extent Float16 Float32 Flow KeepsAll Mask
 Multiplier PackedVec Part Product Reach Run Several Strided Sums Tile TileAt Together Total TransposedTile Vec Vecs bf16

@@ -19,7 +19,7 @@ from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.region import Expr, Intrinsic, walk
 from lumigen.targets.cpu.device import CPU
 
-VALUES = (0.0, -0.0, 1.0, -1.5, 2.5, 1e-40, -1e-40, 3e38, np.inf, -np.inf, np.nan)
+VALUES = (0.0, -0.0, 1.0, -1.5, 2.5, 0.49999997, -0.49999997, 0.50000006, 8388609.0, 1e-40, -1e-40, 3e38, np.inf, -np.inf, np.nan)
 CASES: dict[str, tuple[Callable[..., lg.Tensor], set[str]]] = {
     "eq": (lambda x, y: x == y, {"eq"}),
     "ne": (lambda x, y: x != y, {"ne"}),
@@ -38,6 +38,8 @@ CASES: dict[str, tuple[Callable[..., lg.Tensor], set[str]]] = {
     "abs": (lambda x, y: x.abs(), {"abs"}),
     "floor": (lambda x, y: x.floor(), {"floor"}),
     "ceil": (lambda x, y: x.ceil(), {"floor"}),
+    "round": (lambda x, y: x.round(), {"round_even"}),
+    "round to tenths": (lambda x, y: x.round(decimals=1), {"round_even"}),
     "or": (lambda x, y: (x < y) | (x < -1) | y.isnan(), {"mask_or", "is_nan"}),
     "and": (lambda x, y: (x <= y) & (y <= 1) & ~(x == y), {"le", "ne"}),
     "not at most": (lambda x, y: ~(x <= y), {"le"}),

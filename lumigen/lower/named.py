@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from functools import partial, reduce
 
-from lumigen.dtype import bf16, boolean, f16, f32, f64, u8
+from lumigen.dtype import bf16, boolean, f16, f32, f64, i8, u8
 from lumigen.lower.algebra import is_not_nan
 from lumigen.lower.whole import divided, in_floats
 from lumigen.memo import remembered
@@ -54,8 +54,8 @@ def named(e: Expr) -> Expr:
         return divided(_chosen(e))
     if isinstance(e, Prim) and e.op is Op.MOD:
         return divided(e)
-    if isinstance(e, Prim) and e.op is Op.CONTIGUOUS and e.dtype is f32:
-        return _from_integer(e)
+    if isinstance(e, Prim) and e.op is Op.CONTIGUOUS and e.dtype in (f32, i8, u8):
+        return _from_integer(e) if e.dtype is f32 else _saturated(e)
     denied = _denied(e)
     return _magnitude(e) or _power(e) or _split_power(e) or e if denied is None else _denial(denied)
 
@@ -234,8 +234,20 @@ def _from_integer(e: Prim) -> Expr:
     return found.value
 
 
+def _saturated(e: Prim) -> Expr:
+    """A cast of a float to an integer, without ends that the integer has itself."""
+    (x,) = e.args
+    while x.dtype is f32 and isinstance(x, Intrinsic) and x.name in ("max_ordered", "min_ordered"):
+        a, end = x.args
+        most = x.name == "min_ordered"
+        if not isinstance(end, Const) or end.value != (e.dtype.greatest if most else e.dtype.lowest):
+            break
+        x = a
+    return prim(Op.CONTIGUOUS, (x,), e.dtype)
+
+
 def _chosen(e: Choose) -> Expr:
-    if e.dtype.is_float and (found := _extremum(e) or _floor(e)) is not None:
+    if e.dtype.is_float and (found := _extremum(e) or _floor(e) or _nearest(e)) is not None:
         return found
     denied = _denied(e.condition)
     return e if denied is None else choose(denied, e.otherwise, e.then)
@@ -264,6 +276,24 @@ def _floor(e: Choose) -> Expr | None:
     below = prim(Op.ADD, (x, prim(Op.MUL, (m, const(-1, x.dtype)), x.dtype)), x.dtype)
     is_floor = zero is const(0, x.dtype) and m is remainder and e.then is below
     return intrinsic("floor", (x,), e.dtype) if is_floor else None
+
+
+def _nearest(e: Choose) -> Expr | None:
+    """round(x): floor(x), or 1 more where what is left is above a half, or a half and floor(x) odd."""
+    low, dtype = e.otherwise, e.dtype
+    if not isinstance(low, Intrinsic) or low.name != "floor":
+        return None
+    (x,), one = low.args, const(-1, dtype)
+    minus = prim(Op.MUL, (low, one), dtype)
+    rest, odd = prim(Op.ADD, (x, minus), dtype), prim(Op.MUL, (low, const(0.5, dtype)), dtype)
+    above = prim(Op.LESS_THAN, (const(0.5, dtype), rest), boolean)
+    is_odd = prim(Op.LESS_THAN, (intrinsic("floor", (odd,), dtype), odd), boolean)
+    half = _truth("eq", rest, const(0.5, dtype))
+    up = _truth("mask_or", above, prim(Op.MUL, (half, is_odd), boolean))
+    sums = (prim(Op.ADD, pair, dtype) for pair in ((minus, one), (one, minus)))
+    is_more = any(e.then is prim(Op.MUL, (total, one), dtype) for total in sums)
+    is_nearest = e.condition is up and is_more
+    return intrinsic("round_even", (x,), dtype) if is_nearest else None
 
 
 def _magnitude(e: Expr) -> Expr | None:

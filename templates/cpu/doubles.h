@@ -29,6 +29,7 @@ LUMIGEN_INLINE Half choose(HalfInts m, Half a, Half b) { return m ? a : b; }
 LUMIGEN_INLINE Half half_fma(Half a, Half b, Half c) { return _mm512_fmadd_pd(a, b, c); }
 LUMIGEN_INLINE Half half_sqrt(Half a) { return _mm512_maskz_sqrt_pd(__mmask8(-1), a); }
 LUMIGEN_INLINE Half half_floor(Half a) { return _mm512_maskz_roundscale_pd(__mmask8(-1), a, 0x9); }
+LUMIGEN_INLINE Half half_round(Half a) { return _mm512_maskz_roundscale_pd(__mmask8(-1), a, 0x8); }
 LUMIGEN_INLINE Mask join_masks(HalfInts low, HalfInts high) {
   const unsigned first = _mm512_movepi64_mask(__m512i(low)), second = _mm512_movepi64_mask(__m512i(high));
   return {__mmask16(first | second << 8)};
@@ -62,6 +63,7 @@ LUMIGEN_INLINE void store(double* p, Doubles a, FirstLanes l) {
 LUMIGEN_INLINE Half half_fma(Half a, Half b, Half c) { return _mm256_fmadd_pd(a, b, c); }
 LUMIGEN_INLINE Half half_sqrt(Half a) { return _mm256_sqrt_pd(a); }
 LUMIGEN_INLINE Half half_floor(Half a) { return _mm256_round_pd(a, 0x9); }
+LUMIGEN_INLINE Half half_round(Half a) { return _mm256_round_pd(a, 0x8); }
 LUMIGEN_INLINE Mask join_masks(HalfInts low, HalfInts high) {
   const __m256 even = _mm256_shuffle_ps(__m256(low), __m256(high), 0x88);
   return {__m256(_mm256_permute4x64_epi64(__m256i(even), 0xD8))};
@@ -82,11 +84,13 @@ LUMIGEN_INLINE Vec narrow(Doubles a) {
 #if defined(__SSE4_2__) && !defined(LUMIGEN_PORTABLE)
 LUMIGEN_INLINE Half half_sqrt(Half a) { return _mm_sqrt_pd(a); }
 LUMIGEN_INLINE Half half_floor(Half a) { return _mm_round_pd(a, 0x9); }
+LUMIGEN_INLINE Half half_round(Half a) { return _mm_round_pd(a, 0x8); }
 LUMIGEN_INLINE Mask mask_of(HalfBits bits) { return {__m128(bits)}; }
 LUMIGEN_INLINE HalfBits bits_of(Mask m) { return HalfBits(m.v); }
 #else
 LUMIGEN_INLINE Half half_sqrt(Half a) { return Half{__builtin_sqrt(a[0]), __builtin_sqrt(a[1])}; }
 LUMIGEN_INLINE Half half_floor(Half a) { return Half{__builtin_floor(a[0]), __builtin_floor(a[1])}; }
+LUMIGEN_INLINE Half half_round(Half a) { return Half{__builtin_rint(a[0]), __builtin_rint(a[1])}; }
 LUMIGEN_INLINE Mask mask_of(HalfBits bits) { return {Bits4(bits)}; }
 LUMIGEN_INLINE HalfBits bits_of(Mask m) { return HalfBits(m.v); }
 #endif
@@ -168,6 +172,7 @@ LUMIGEN_INLINE Doubles fma(Doubles a, Doubles b, Doubles c) {
 }
 LUMIGEN_INLINE Doubles sqrt(Doubles a) { return {half_sqrt(a.low), half_sqrt(a.high)}; }
 LUMIGEN_INLINE Doubles floor(Doubles a) { return {half_floor(a.low), half_floor(a.high)}; }
+LUMIGEN_INLINE Doubles round_even(Doubles a) { return {half_round(a.low), half_round(a.high)}; }
 LUMIGEN_INLINE Doubles recip(Doubles a) { return splat(1.0) / a; }
 
 LUMIGEN_INLINE Mask lt(Doubles a, Doubles b) { return join_masks(a.low < b.low, a.high < b.high); }

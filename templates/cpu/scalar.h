@@ -39,6 +39,7 @@ LUMIGEN_INLINE double max_nan(double a, double b) { return b != b || a < b ? b :
 LUMIGEN_INLINE double min_nan(double a, double b) { return b != b || b < a ? b : a; }
 LUMIGEN_INLINE double abs(double a) { return __builtin_fabs(a); }
 LUMIGEN_INLINE double floor(double a) { return __builtin_floor(a); }
+LUMIGEN_INLINE double round_even(double a) { return __builtin_rint(a); }
 LUMIGEN_INLINE bool is_inf(double a) { return abs(a) == __builtin_inf(); }
 LUMIGEN_INLINE bool is_finite(double a) { return abs(a) < __builtin_inf(); }
 LUMIGEN_INLINE double max_ordered(double a, double b) { return a < b ? b : a; }

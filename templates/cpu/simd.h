@@ -128,10 +128,11 @@ LUMIGEN_INLINE Vec load_strided_widened(const T* p, int64_t stride, Lanes lanes)
 // Floats as integers of a type: towards zero, the nearest one where it does not fit, 0 for NaN.
 template <class T>
 LUMIGEN_INLINE IVec to_whole(Vec a) {
+  if constexpr (std::is_same_v<T, uint8_t>)
+    return to_int(min_ordered(max_ordered(splat(0.0f), a), splat(255.0f)));
   const Vec known = select(is_nan(a), splat(0.0f), a);
   if constexpr (sizeof(T) < 4) {
-    constexpr float kLeast = std::is_signed_v<T> ? -128.0f : 0.0f, kMost = kLeast + 255.0f;
-    return to_int(max_ordered(min_ordered(known, splat(kMost)), splat(kLeast)));
+    return to_int(max_ordered(min_ordered(known, splat(127.0f)), splat(-128.0f)));
   } else {
     const Mask above = le(splat(2147483648.0f), known);  // what is below the least gives that
     return select(above, splat_int(INT32_MAX), to_int(known));

@@ -238,6 +238,7 @@ LUMIGEN_INLINE float min_ordered(float a, float b) { return b < a ? b : a; }
 LUMIGEN_INLINE bool is_nan(float a) { return a != a; }
 LUMIGEN_INLINE float abs(float a) { return fabsf(a); }
 LUMIGEN_INLINE float floor(float a) { return floorf(a); }
+LUMIGEN_INLINE float round_even(float a) { return rintf(a); }
 // floor(a / size) of a whole number, for a power of two, and what it leaves.
 LUMIGEN_INLINE float whole_quotient(float a, float size) { return floor(a * (1.0f / size)); }
 LUMIGEN_INLINE float whole_remainder(float a, float size) { return a - whole_quotient(a, size) * size; }
@@ -312,6 +313,9 @@ LUMIGEN_INLINE Vec abs(Vec a) {
 }
 LUMIGEN_INLINE Vec floor(Vec a) {
   return map_lanes(a, [](float x) { return floor(x); });
+}
+LUMIGEN_INLINE Vec round_even(Vec a) {
+  return map_lanes(a, [](float x) { return round_even(x); });
 }
 LUMIGEN_INLINE Vec whole_quotient(Vec a, Vec size) {
   return map_lanes(a, size, [](float x, float y) { return whole_quotient(x, y); });

@@ -81,6 +81,7 @@ inline float recip(float a) { return 1.0f / a; }
 inline float fma(float a, float b, float c) { return metal::fma(a, b, c); }
 inline float abs(float a) { return metal::fabs(a); }
 inline float floor(float a) { return metal::floor(a); }
+inline float round_even(float a) { return metal::rint(a); }
 // floor(a / size) of a whole number, for a power of two, and what it leaves.
 inline float whole_quotient(float a, float size) { return floor(a / size); }
 inline float whole_remainder(float a, float size) { return a - floor(a / size) * size; }

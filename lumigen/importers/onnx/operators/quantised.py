@@ -70,8 +70,8 @@ def quantised(x: Tensor, scale: Tensor, zero: Tensor | None, kind: np.dtype[Any]
     low, high = limits(kind)
     if zero is None:
         return near.clamp(low, high).to(dtype)
-    if high < FLOATS:
-        return (near.clamp(-FLOATS, FLOATS) + zero.to(f32)).clamp(low, high).to(dtype)
+    if high < FLOATS:  # a sum that is rounded is beyond both ends
+        return (near + zero.to(f32)).clamp(low, high).to(dtype)
     moved = near.clamp(-(2.0**24), 2.0**24).to(i32) + zero.to(i32)
     return moved.clamp(low, high).to(dtype)
 
@@ -147,7 +147,7 @@ def requantised(n: OnnxNode, total: Tensor, factor: Tensor, i: int) -> Tensor:
     low, high = limits(kind)
     near = (total.to(f32) * factor).round()
     if high < FLOATS:
-        moved = near.clamp(-FLOATS, FLOATS) + (0 if zero is None else zero.reshape(()).to(f32))
+        moved = near + (0 if zero is None else zero.reshape(()).to(f32))
         return moved.clamp(low, high).to(held(kind))
     out = near.clamp(-(2.0**30), 2.0**30).to(i32) + (
         0 if zero is None else zero.reshape(()).to(i32)
