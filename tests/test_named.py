@@ -19,7 +19,23 @@ from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.region import Expr, Intrinsic, walk
 from lumigen.targets.cpu.device import CPU
 
-VALUES = (0.0, -0.0, 1.0, -1.5, 2.5, 0.49999997, -0.49999997, 0.50000006, 8388609.0, 1e-40, -1e-40, 3e38, np.inf, -np.inf, np.nan)
+VALUES = (
+    0.0,
+    -0.0,
+    1.0,
+    -1.5,
+    2.5,
+    0.49999997,
+    -0.49999997,
+    0.50000006,
+    8388609.0,
+    1e-40,
+    -1e-40,
+    3e38,
+    np.inf,
+    -np.inf,
+    np.nan,
+)
 CASES: dict[str, tuple[Callable[..., lg.Tensor], set[str]]] = {
     "eq": (lambda x, y: x == y, {"eq"}),
     "ne": (lambda x, y: x != y, {"ne"}),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lumigen.dtype import i32
 from lumigen.emit.text import PRODUCT, SUM, TIGHT, Text
 from lumigen.index import Atom, Ix, Lookup, ix, of_atom
-from lumigen.lower.scope import address, is_per_lane
+from lumigen.lower.scope import address, is_per_lane, whole_floats
 from lumigen.ops import Op
 from lumigen.region import Buffer, Choose, Const, Expr, Gather, Index, Local, Prim, Read, free_axes
 
@@ -25,6 +25,8 @@ def whole_lanes(r: Renderer, e: Expr) -> Text:
         return _loaded(r, e.source, e.at)
     if isinstance(e, Local):
         return r.vector(e)
+    if (floats := whole_floats(e)) is not None:
+        return Text(f"to_whole<{i32.ctype}>({r.vector(floats).code})")
     if is_per_lane(e, r.lanes, r.dtypes | {i32}):
         return Text(f"build_ints({r.lane_by_lane(e)})")
     if isinstance(e, Gather):

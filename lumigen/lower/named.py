@@ -240,7 +240,9 @@ def _saturated(e: Prim) -> Expr:
     while x.dtype is f32 and isinstance(x, Intrinsic) and x.name in ("max_ordered", "min_ordered"):
         a, end = x.args
         most = x.name == "min_ordered"
-        if not isinstance(end, Const) or end.value != (e.dtype.greatest if most else e.dtype.lowest):
+        if not isinstance(end, Const) or end.value != (
+            e.dtype.greatest if most else e.dtype.lowest
+        ):
             break
         x = a
     return prim(Op.CONTIGUOUS, (x,), e.dtype)

@@ -50,6 +50,7 @@ from lumigen.lower.schedule_plan import (
     streams_past,
 )
 from lumigen.lower.sliding import rows_innermost
+from lumigen.lower.small_sums import sums_in_floats
 from lumigen.lower.split import Split, is_little, split
 from lumigen.lower.split_fold import split_fold
 from lumigen.lower.split_scan import split_scan
@@ -68,6 +69,9 @@ def plan_loops(region: Region, machine: Machine, *, in_turns: bool = True) -> Re
 
     Of teams the block that ends last goes on to the rest, where that is little.
     """
+    whole = sums_in_floats(region) if machine.vectors.integers else region
+    if whole is not region:
+        return replace(plan_loops(whole, machine, in_turns=in_turns), region=region)
     apart = nested(region)
     if apart is not None:
         rows, rest = (plan_loops(r, machine, in_turns=in_turns) for r in apart)

@@ -7,6 +7,7 @@ become loops. All builders make their bodies with it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -138,9 +139,22 @@ def integers_read(e: Prim) -> Read | None:
     return source if source.source.dtype in (i8, u8, i32) else None
 
 
-def lanes_fit(roots: Iterable[Expr], lanes: Axis, dtypes: frozenset[DType] = FLOATS) -> bool:
-    """Whether a loop over lanes can compute the values: what is one value for all lanes has a vector form."""
+def lanes_fit(
+    roots: Iterable[Expr],
+    lanes: Axis,
+    dtypes: frozenset[DType] = FLOATS,
+    *,
+    integers: bool = False,
+) -> bool:
+    """Whether a loop over lanes can compute the values: what is one value for all lanes has a vector form.
+
+    With `integers` vectors add up those of 32 bits of which floats are made.
+    """
+    roots = tuple(roots)
+    added = _added(roots, lanes) if integers else frozenset[Expr]()
     for e in walk(roots):
+        if e in added:
+            continue
         if isinstance(e, Reduce) and lanes in free_axes(e) and e.dtype not in dtypes:
             return False
         value = e
@@ -153,6 +167,35 @@ def lanes_fit(roots: Iterable[Expr], lanes: Axis, dtypes: frozenset[DType] = FLO
         ):
             return False
     return True
+
+
+def _added(roots: Sequence[Expr], lanes: Axis) -> frozenset[Expr]:
+    """Integers that vectors add up, to store them or to make floats of them, and casts to these.
+
+    None that two values are made of, which vectors have no name for.
+    """
+    nodes = walk(roots)
+    used = Counter(x for e in nodes for x in children(e))
+    casts = (e for e in nodes if isinstance(e, Prim) and e.op is Op.CONTIGUOUS and e.dtype is f32)
+    out = set[Expr]()
+    for start, total in [*((e, e.args[0]) for e in casts), *((e, e) for e in roots)]:
+        if total.dtype is not i32 or not adds_integers(total, lanes):
+            continue
+        inside, waiting = {start}, [total]
+        while waiting:
+            x = waiting.pop()
+            inside |= {x}
+            waiting += () if whole_floats(x) is not None else children(x)
+        varying = {x for x in inside if lanes in free_axes(x)}
+        if all(used[x] <= 1 for x in varying - {start}):
+            out |= varying
+    return frozenset(out)
+
+
+def whole_floats(e: Expr) -> Expr | None:
+    """The floats of which an integer of 32 bits is a cast; None of any other value."""
+    is_cast = isinstance(e, Prim) and e.op is Op.CONTIGUOUS and e.dtype is i32
+    return e.args[0] if is_cast and e.args[0].dtype is f32 else None
 
 
 def _within_loops(r: Reduce, lanes: Axis) -> list[Cmp]:
@@ -172,6 +215,8 @@ def adds_integers(e: Expr, lanes: Axis) -> bool:
         return True
     if isinstance(e, Read):
         return _lies_along(e.source, e.at, lanes)
+    if whole_floats(e) is not None:
+        return True
     if isinstance(e, Index):
         return all(_multiplies_one(atoms, lanes) for atoms, _ in e.value.terms)
     both = isinstance(e, Prim) and e.op in (Op.ADD, Op.MUL)
@@ -563,4 +608,5 @@ __all__ = [
     "is_safe_index",
     "kernel_reductions",
     "lanes_fit",
+    "whole_floats",
 ]

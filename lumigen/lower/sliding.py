@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from lumigen.condition import Cmp
-from lumigen.dtype import f32
+from lumigen.dtype import f32, i8, u8
 from lumigen.index import Axis, Ix, Lookup, ceildiv, extent_of, ix, minimum, product
 from lumigen.lower.built import Built, check, check_folded
 from lumigen.lower.contract import WIDTH, Points, stored
@@ -27,6 +27,7 @@ from lumigen.lower.scope import Names, Scope, address, guarded, loops_by_value
 from lumigen.lower.simt import dims_of
 from lumigen.lower.sweeps import Around
 from lumigen.machine import Processor, Sizes
+from lumigen.ops import Op
 from lumigen.plan import KernelPlan, Loop, NotRealised
 from lumigen.region import (
     Buffer,
@@ -42,6 +43,7 @@ from lumigen.region import (
     const,
     free_axes,
     map_expr,
+    prim,
     read,
     reduce,
     substitute,
@@ -110,9 +112,14 @@ class Image:
         """The one value that varies with the lanes; NotRealised if there are several."""
         nodes = walk([tile])
         varying = [e for e in nodes if isinstance(e, Read) and lane in free_axes(e)]
-        if len(varying) != 1 or varying[0].source.dtype is not f32:
-            raise NotRealised("windows are of one image, of floats")
-        found = Image(varying[0], varying[0], (), 0.0)
+        if len(varying) != 1:
+            raise NotRealised("windows are of one image")
+        shown: Expr = varying[0]
+        if shown.dtype in (i8, u8):  # a tile has them as floats
+            shown = prim(Op.CONTIGUOUS, (shown,), f32)
+        if shown.dtype is not f32 or shown not in nodes:
+            raise NotRealised("windows are of floats, or of bytes as floats")
+        found = Image(shown, varying[0], (), 0.0)
         for e in nodes:
             if isinstance(e, Choose) and e.then is found.value and isinstance(e.condition, Holds):
                 if not isinstance(e.otherwise, Const):

@@ -12,16 +12,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lumigen.condition import Cmp
-from lumigen.dtype import DType
+from lumigen.dtype import DType, i32
 from lumigen.index import Axis, Ix, Lookup, extent_of, ix
 from lumigen.lower.float_states import affine_places, in_floats
 from lumigen.lower.runs import vary, visited
 from lumigen.lower.scope import (
     address,
+    adds_integers,
     floats_of,
     is_per_lane,
     kernel_reductions,
     lanes_fit,
+    whole_floats,
 )
 from lumigen.lower.together import rows_together
 from lumigen.lower.widths import dtypes_of
@@ -100,12 +102,18 @@ def lane_kind(stores: tuple[Store, ...], lane: Axis | None, vectors: Vectors, *,
 def vectors_store(stores: tuple[Store, ...], lane: Axis, vectors: Vectors) -> bool:
     """Whether vectors along the lanes compute all that is stored."""
     dtypes = dtypes_of(vectors, [s.value for s in stores])
-    floats = [
-        floats_of(s.value, s.dst.dtype, integers=vectors.integers) or whole_of(s.value, s.dst.dtype)
-        for s in stores
-    ]
-    found = [x for x in floats if x is not None and x.dtype in dtypes]
-    return len(found) == len(stores) and lanes_fit(found, lane, dtypes)
+    found = [x for s in stores if (x := _over_lanes(s, lane, dtypes, vectors)) is not None]
+    return len(found) == len(stores) and lanes_fit(found, lane, dtypes, integers=vectors.integers)
+
+
+def _over_lanes(s: Store, lane: Axis, dtypes: frozenset[DType], vectors: Vectors) -> Expr | None:
+    """What vectors compute of a value and store: numbers that lanes have, or integers that they add up."""
+    value = s.value
+    found = floats_of(value, s.dst.dtype, integers=vectors.integers) or whole_of(value, s.dst.dtype)
+    if found is not None and found.dtype in dtypes:
+        return found
+    added = vectors.integers and value.dtype is s.dst.dtype is i32 and adds_integers(value, lane)
+    return value if added and any(whole_floats(x) is not None for x in walk([value])) else None
 
 
 def _seq(axes: tuple[Axis, ...], body: tuple[Step, ...]) -> tuple[Step, ...]:

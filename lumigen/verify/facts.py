@@ -157,7 +157,8 @@ def never(c: Cmp, given: Conditions) -> bool:
 
 def broken_runs(s: PackRuns, facts: Facts, scope: FactScope) -> Iterator[str]:
     """A row of B in runs of neighbours: what moves them apart is the same for all of a run."""
-    yield from broken_tile(s.dst, facts, s.source.dtype if s.source.dtype.is_int else f32)
+    # bytes stay what they are, or become floats
+    yield from broken_tile(s.dst, facts, s.source.dtype if s.dst.dtype.is_int else f32)
     yield from broken_use(s.source, facts)
     yield from broken_indices((s.lo, s.hi), facts, scope)
     if s.rows is not None:

@@ -19,15 +19,31 @@ LUMIGEN_INLINE void fill_vectors(float* dst, const float* end, float value) {
   for (; dst < end; dst += kLanes) store(dst, splat(value), AllLanes{});
 }
 
+// Elements as floats, whatever memory has.
+template <class T, class Lanes>
+LUMIGEN_INLINE Vec load_floats(const T* p, Lanes lanes) {
+  if constexpr (std::is_integral_v<T>)
+    return load_widened(p, lanes);
+  else
+    return load(p, lanes);
+}
+template <class T>
+LUMIGEN_INLINE float one_float(T x) {
+  if constexpr (std::is_integral_v<T>)
+    return float(x);
+  else
+    return widened(x);
+}
+
 // Every kStride-th element from p on.
 template <int64_t kStride, class T>
 LUMIGEN_INLINE Vec load_every(const T* p) {
   if constexpr (kStride == 1) {
-    return load(p, AllLanes{});
+    return load_floats(p, AllLanes{});
   } else if constexpr (kStride == 2) {
-    return even_then_odd(load(p, AllLanes{}), load(p + kLanes - 1, AllLanes{}));
+    return even_then_odd(load_floats(p, AllLanes{}), load_floats(p + kLanes - 1, AllLanes{}));
   } else {
-    return build([&](int i) { return widened(p[i * kStride]); });
+    return build([&](int i) { return one_float(p[i * kStride]); });
   }
 }
 
@@ -41,9 +57,13 @@ LUMIGEN_INLINE void copy_run(float* dst, const T* src, int64_t n) {
     i = n - kLanes;  // once more what the last vector has in common with this one
     store(dst + i, load_every<kStride>(src + i * kStride), AllLanes{});
   } else if constexpr (kStride == 1) {
-    store(dst, load(src, FirstLanes{int(n)}), AllLanes{});
+    store(dst, load_floats(src, FirstLanes{int(n)}), AllLanes{});
+  } else if constexpr (kStride == 2) {
+    const int first = int(between(0, 2 * n - 1, kLanes)), second = int(between(0, 2 * n - kLanes, kLanes));
+    const Vec low = load_floats(src, FirstLanes{first});
+    store(dst, even_then_odd(low, load_floats(src + kLanes - 1, FirstLanes{second})), AllLanes{});
   } else {
-    for (; i < n; i++) dst[i] = widened(src[i * kStride]);
+    for (; i < n; i++) dst[i] = one_float(src[i * kStride]);
   }
 }
 

@@ -101,6 +101,14 @@ LUMIGEN_INLINE IVec build_ints(F&& at, Lanes lanes) {
   return load_int(each, AllLanes{});
 }
 
+// Of bytes, where an instruction set has no masks for them.
+template <class T>
+LUMIGEN_INLINE IVec load_int(const T* p, FirstLanes l) {
+  T each[kLanes] = {};
+  for (int i = 0; i < l.n; i++) each[i] = p[i];
+  return load_int(each, AllLanes{});
+}
+
 // Lane i comes from p[i * stride].
 template <class Lanes>
 LUMIGEN_INLINE Vec load_strided(const float* p, int64_t stride, Lanes lanes) {
@@ -110,15 +118,9 @@ LUMIGEN_INLINE Vec load_strided(const float* p, int64_t stride, Lanes lanes) {
 }
 
 // Lane i comes from the integer p[i], exactly but for int32 beyond 2^24, which are rounded.
-template <class T>
-LUMIGEN_INLINE Vec load_widened(const T* p, AllLanes lanes) {
+template <class T, class Lanes>
+LUMIGEN_INLINE Vec load_widened(const T* p, Lanes lanes) {
   return to_float(load_int(p, lanes));
-}
-template <class T>
-LUMIGEN_INLINE Vec load_widened(const T* p, FirstLanes l) {
-  T each[kLanes] = {};
-  for (int i = 0; i < l.n; i++) each[i] = p[i];
-  return load_widened(each, AllLanes{});
 }
 template <class T, class Lanes>
 LUMIGEN_INLINE Vec load_strided_widened(const T* p, int64_t stride, Lanes lanes) {

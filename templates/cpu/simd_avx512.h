@@ -66,6 +66,12 @@ LUMIGEN_INLINE void store_int(uint8_t* p, IVec a, FirstLanes lanes) {
 LUMIGEN_INLINE IVec load_int(const int8_t* p, AllLanes) {
   return {_mm512_maskz_cvtepi8_epi32(__mmask16(-1), _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
 }
+LUMIGEN_INLINE IVec load_int(const int8_t* p, FirstLanes l) {
+  return {_mm512_maskz_cvtepi8_epi32(__mmask16(-1), _mm_maskz_loadu_epi8(lane_bits(l), p))};
+}
+LUMIGEN_INLINE IVec load_int(const uint8_t* p, FirstLanes l) {
+  return {_mm512_maskz_cvtepu8_epi32(__mmask16(-1), _mm_maskz_loadu_epi8(lane_bits(l), p))};
+}
 LUMIGEN_INLINE IVec load_int(const uint8_t* p, AllLanes) {
   return {_mm512_maskz_cvtepu8_epi32(__mmask16(-1), _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
 }
