@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from lumigen.dtype import i32
 from lumigen.emit.text import PRODUCT, SUM, TIGHT, Text
 from lumigen.index import Atom, Ix, Lookup, ix, of_atom
-from lumigen.lower.scope import address, is_per_lane, whole_floats
+from lumigen.lower.scope import address, is_per_lane
+from lumigen.lower.vector_forms import whole_floats
 from lumigen.ops import Op
 from lumigen.region import Buffer, Choose, Const, Expr, Gather, Index, Local, Prim, Read, free_axes
 

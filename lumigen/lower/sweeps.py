@@ -23,9 +23,9 @@ from lumigen.lower.scope import (
     is_per_lane,
     kernel_reductions,
     lanes_fit,
-    whole_floats,
 )
 from lumigen.lower.together import rows_together
+from lumigen.lower.vector_forms import whole_floats
 from lumigen.lower.widths import dtypes_of
 from lumigen.lower.window import windowed
 from lumigen.machine import Machine, Teams, Vectors

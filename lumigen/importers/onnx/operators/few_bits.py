@@ -21,8 +21,8 @@ from lumigen.weights.formats import Blocks, Plane, planes_of
 SIGN = 128  # what integers of 8 bits with a sign are less than those without
 
 
-class Sizes(NamedTuple):
-    """Of a matrix: its rows, what they are long, and their blocks."""
+class InBlocks(NamedTuple):
+    """A matrix of so many bits in blocks: its rows, and how long they and their blocks are."""
 
     width: int
     depth: int
@@ -48,7 +48,7 @@ def matmul_nbits(n: OnnxNode) -> Tensor:
     return out + n.tensor(5) if n.has(5) else out
 
 
-def _sizes(n: OnnxNode) -> Sizes:
+def _sizes(n: OnnxNode) -> InBlocks:
     """Those of a node whose operands have them; UnsupportedNode of others."""
     depth, width = int(n.attr("K")), int(n.attr("N"))
     bits, block = int(n.attr("bits", 4)), int(n.attr("block_size"))
@@ -59,7 +59,7 @@ def _sizes(n: OnnxNode) -> Sizes:
     if min(depth, width, block) < 1 or block * bits % 8:
         why = f"blocks of {block} of K {depth} and N {width} in {bits} bits are not of whole bytes"
         raise n.unsupported(why, "Export it again.")
-    of = Sizes(width, depth, bits, block)
+    of = InBlocks(width, depth, bits, block)
     each = {1: of.blocks * (block * bits // 8), 2: of.blocks}  # of a column
     if n.has(3):
         each[3] = of.blocks if n.tensor(3).dtype.is_float else -(-of.blocks * bits // 8)
@@ -70,7 +70,9 @@ def _sizes(n: OnnxNode) -> Sizes:
     return of
 
 
-def _in_planes(n: OnnxNode, of: Sizes, bits: Known, scales: Tensor, zeros: Known | None) -> Tensor:
+def _in_planes(
+    n: OnnxNode, of: InBlocks, bits: Known, scales: Tensor, zeros: Known | None
+) -> Tensor:
     """The matrix of known numbers, (width, blocks, ...)."""
     integers = _apart(bits.array.reshape(-1, of.block * of.bits // 8), of.bits)
     planes, less = planes_of(of.bits, of.block), 0
@@ -99,7 +101,7 @@ def _apart(packed: Array, bits: int) -> Array:
     return np.stack(parts, -1).reshape(len(packed), -1)
 
 
-def _as_given(n: OnnxNode, of: Sizes, scales: Tensor) -> Tensor:
+def _as_given(n: OnnxNode, of: InBlocks, scales: Tensor) -> Tensor:
     """The matrix of numbers that a run knows."""
     numbers = _unpacked(n.tensor(1).reshape(of.width, of.blocks, -1), of.bits).to(f32)
     if not n.has(3):
