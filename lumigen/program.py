@@ -109,6 +109,9 @@ class Panels:
 
     With a `side` of 2 or 4 so many k lie side by side, out[n // width][k // side][n % width][k % side], and zeros
     follow k up to `depth`.
+
+    Where k are not at equal distances, `inner` of them are `k_stride` apart, and the next ones `outer_stride`:
+    w[base + n * n_stride + k // inner * outer_stride + k % inner * k_stride].
     """
 
     n: int
@@ -118,6 +121,8 @@ class Panels:
     width: int = PANEL
     base: int = 0
     side: int = 1
+    inner: int = 0
+    outer_stride: int = 0
 
     @property
     def depth(self) -> int:
@@ -131,7 +136,9 @@ class Panels:
     @property
     def reach(self) -> tuple[int, int]:
         """The least and the greatest element of the weight that is packed."""
-        steps = ((self.n - 1) * self.n_stride, (self.k - 1) * self.k_stride)
+        inner = self.inner or self.k
+        along_k = (inner - 1) * self.k_stride, (self.k // inner - 1) * self.outer_stride
+        steps = ((self.n - 1) * self.n_stride, *along_k)
         return self.base + sum(min(0, s) for s in steps), self.base + sum(max(0, s) for s in steps)
 
 

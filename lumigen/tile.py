@@ -194,7 +194,8 @@ class Pack:
 
     `element`: what they are rounded to. What is packed as bf16 is multiplied with columns of bf16, and `at` counts as
     if rows came in sixteens: an instruction set may pack whole tiles. `groups`: integers stay as they are, and after
-    them lie the sums of each row's groups of so many k; 0 of what is multiplied otherwise.
+    them lie the sums of each row's groups of so many k; 0 of what is multiplied otherwise. `run`: so many k lie side
+    by side where A is read; 0 of what is not known to lie so.
     """
 
     dst: Buffer
@@ -208,6 +209,7 @@ class Pack:
     k_hi: Ix
     element: DType = f32
     groups: int = 0
+    run: int = 0
 
 
 @dataclass(frozen=True)
@@ -236,7 +238,8 @@ class PackRuns:
     `run` are constants, so that neighbours are moved together. What is repeated has stride 1.
 
     With `rows`, an axis and its ends, there is a row for each of its points: `at` and `base` have multiples of it,
-    and no condition asks for it, so that the runs are worked out once.
+    and no condition asks for it, so that the runs are worked out once. If columns are `apart`, column c is at
+    `at + (c - lo) * apart`, and there are no zeros after the last one.
     """
 
     dst: Buffer
@@ -252,6 +255,7 @@ class PackRuns:
     fill: float = 0.0
     repeat: int = 1
     rows: tuple[Axis, Ix, Ix] | None = None
+    apart: int = 0
 
     def steps(self, row: Axis) -> tuple[Ix, Ix] | None:
         """From a row to the next, elements of `dst` and of `source`; None where these or the runs differ."""

@@ -76,10 +76,11 @@ Status find(FoundWeight* out, const char* where, const char* file, const Safeten
 
 template <class T>
 void pack(char* packed, const char* source, const Panels& p) {
+  const int64_t inner = p.inner > 0 ? p.inner : p.k;
   const auto at = [&](int64_t n, int64_t k) {
+    const int64_t along = k / inner * p.outer_stride + k % inner * p.k_stride;
     T item;
-    std::memcpy(&item, source + (p.base + n * p.n_stride + k * p.k_stride) * static_cast<int64_t>(sizeof(T)),
-                sizeof(T));
+    std::memcpy(&item, source + (p.base + n * p.n_stride + along) * static_cast<int64_t>(sizeof(T)), sizeof(T));
     return item;
   };
   T* out = reinterpret_cast<T*>(packed);

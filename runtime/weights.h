@@ -14,10 +14,12 @@ namespace LUMIGEN_NS {
 
 // Panels of `width` columns: packed[n / width][k][n % width] = w[base + n * n_stride + k * k_stride], columns
 // past n zero. `base` and strides count elements. With a `side` of 2 or 4 so many k lie side by side,
-// packed[n / width][k / side][n % width][k % side], and zeros follow k up to a multiple of 16 of them.
+// packed[n / width][k / side][n % width][k % side], and zeros follow k up to a multiple of 16 of them. If
+// `inner` is not 0, so many k are k_stride apart, and the next ones begin at outer_stride.
 struct Panels {
   int64_t n, k, n_stride, k_stride, width, base;
   int32_t side;
+  int64_t inner = 0, outer_stride = 0;
 };
 
 // A row of the model's table of weights.

@@ -23,8 +23,8 @@ LARGER: dict[str, tuple[int, str]] = {
     "lumigen/emit/reference.py": (460, "a plain text for each expression, in the loops it needs"),
     "lumigen/interp/tile.py": (610, "a meaning for each statement, over the same memory"),
     "lumigen/emit/statements.py": (460, "a text for each statement, over the same names"),
-    "lumigen/tile.py": (490, "each statement with its meaning in a line"),
-    "lumigen/verify/tile.py": (510, "a rule for each statement, over the same facts"),
+    "lumigen/tile.py": (500, "each statement with its meaning in a line"),
+    "lumigen/verify/tile.py": (515, "a rule for each statement, over the same facts"),
     "lumigen/lower/assemble.py": (
         515,
         "one walk over the regions, whose tables all of its steps share",

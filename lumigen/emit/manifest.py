@@ -138,6 +138,7 @@ def packing(stored: Stored) -> str:
     if p is None:
         return ""
     strides = f"n_stride={p.n_stride} k_stride={p.k_stride}"
+    strides += f" inner={p.inner} outer_stride={p.outer_stride}" if p.inner else ""
     base = f" base={p.base}" if p.base else ""
     side = SIDE_BY_SIDE[p.side]
     return f"{weight_text(stored)} panels n={p.n} k={p.k} {strides} width={p.width}{base}{side}"

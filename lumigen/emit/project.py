@@ -23,11 +23,7 @@ from lumigen.emit.contexts import (
 )
 from lumigen.emit.contract import is_identifier, test_type
 from lumigen.emit.cxx import integer, string
-from lumigen.emit.entry import (
-    cases,
-    entry_context,
-    written_parameters,
-)
+from lumigen.emit.entry import cases, entry_context, written_parameters
 from lumigen.emit.environment import render_project_file
 from lumigen.emit.example import example_context
 from lumigen.emit.launches import one_line, source_lines
@@ -297,6 +293,7 @@ def _weight(stored: Stored, model: CompiledModel) -> WeightContext:
             (
                 *map(integer, (p.n, p.k, p.n_stride, p.k_stride, p.width, p.base)),
                 str(p.side),
+                *(map(integer, (p.inner, p.outer_stride)) if p.inner else ()),
             )
         ),
         row=", ".join(row),

@@ -74,15 +74,17 @@ def pack(weight: Array, layout: Panels) -> Array:
 def _panels(weight: Array, layout: Panels) -> Iterator[Array]:
     """What `pack` gives, a few whole panels at a time."""
     flat = weight.reshape(-1)
-    strides = (layout.n_stride * flat.itemsize, layout.k_stride * flat.itemsize)
-    rows = as_strided(flat[layout.base :], (layout.n, layout.k), strides, writeable=False)
-    side = layout.side
+    inner, side = layout.inner or layout.k, layout.side
+    shape = (layout.n, layout.k // inner, inner)
+    steps = (layout.n_stride, layout.outer_stride, layout.k_stride)
+    strides = tuple(s * flat.itemsize for s in steps)
+    rows = as_strided(flat[layout.base :], shape, strides, writeable=False)
     step = layout.width * max(1, PART // (layout.width * layout.depth * flat.itemsize))
     for first in range(0, layout.n, step):
         some = rows[first : first + step]
         panels = -(-len(some) // layout.width)
         out = np.zeros((panels * layout.width, layout.depth), dtype=weight.dtype)
-        out[: len(some), : layout.k] = some
+        out[: len(some), : layout.k] = some.reshape(len(some), layout.k)
         blocks = out.reshape(panels, layout.width, layout.depth // side, side)
         yield np.ascontiguousarray(blocks.transpose(0, 2, 1, 3)).reshape(-1)
 

@@ -420,9 +420,10 @@ class _Task:
         for c in s.where:
             held &= np.asarray(inner.ix(c.slack)) >= 0
         at = np.broadcast_to(inner.ix(s.base), len(columns)) + columns % length * s.stride
-        row = np.pad(np.full(len(columns), s.fill), (0, -len(columns) % PANEL))
+        zeros = 0 if s.apart else -len(columns) % PANEL
+        row = np.pad(np.full(len(columns), s.fill), (0, zeros))
         row[: len(columns)][held] = _widened(self.flat(s.source, at[held] // s.repeat))
-        places = self.inside(s.dst, self.number(s.at) + np.arange(row.size))
+        places = self.inside(s.dst, self.number(s.at) + np.arange(row.size) * (s.apart or 1))
         self.memory[s.dst.name][places] = row
 
     def operand(self, o: Operand, major: Axis, rows: Array, k: Axis, depth: Array) -> Array:

@@ -9,16 +9,10 @@ from collections.abc import Callable, Iterable
 from itertools import permutations
 
 from lumigen.index import Axis, extent_of
-from lumigen.lower.contract import (
-    Columns,
-    Contraction,
-    Products,
-    affine,
-    find_products,
-    flatten,
-)
+from lumigen.lower.contract import Columns, Contraction, Products, find_products, flatten
 from lumigen.lower.implicit import has_windows
 from lumigen.lower.join import read_the_same
+from lumigen.lower.operands import affine
 from lumigen.lower.pipeline import multiplied_in
 from lumigen.lower.scan import is_scan
 from lumigen.lower.simt import team_of

@@ -25,13 +25,9 @@ from lumigen.dtype import DType, f32
 from lumigen.index import Axis, extent_of, floordiv, ix
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.built import Built, check, check_steps
-from lumigen.lower.cascade import (
-    Cascade,
-    fold_around_product,
-    is_of_columns,
-)
-from lumigen.lower.contract import as_operand
+from lumigen.lower.cascade import Cascade, fold_around_product, is_of_columns
 from lumigen.lower.contractions import is_plain, scored_factors
+from lumigen.lower.operands import as_operand
 from lumigen.lower.pipeline import MATRIX_SITES
 from lumigen.lower.scope import kernel_reductions
 from lumigen.lower.stream import StreamBuilder

@@ -19,7 +19,8 @@ from lumigen.index import Axis, extent_of, ix, minimum
 from lumigen.lower.bounds import assuming, loop_bounds
 from lumigen.lower.built import Built, check, check_steps
 from lumigen.lower.cascade import Cascade
-from lumigen.lower.contract import as_operand, flatten
+from lumigen.lower.contract import flatten
+from lumigen.lower.operands import as_operand
 from lumigen.lower.scope import Names, Scope, loops_by_value
 from lumigen.lower.simt import dims_of
 from lumigen.lower.sweeps import Around

@@ -19,8 +19,9 @@ from lumigen.index import Axis, Ix, ceildiv, extent_of, ix, minimum
 from lumigen.lower.bounds import chosen_in_tile, loop_bounds
 from lumigen.lower.built import Built, check, check_steps, check_whole
 from lumigen.lower.cascade import Cascade, Outer
-from lumigen.lower.contract import WIDTH, as_operand, flatten, in_tiles
+from lumigen.lower.contract import WIDTH, flatten, in_tiles
 from lumigen.lower.contractions import multiplied_as
+from lumigen.lower.operands import as_operand
 from lumigen.lower.scope import Names, Scope, address
 from lumigen.lower.simt import dims_of
 from lumigen.machine import Processor

@@ -13,21 +13,11 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from lumigen.condition import less
-from lumigen.dtype import bf16, f32, i32, u8
-from lumigen.index import (
-    Axis,
-    Dim,
-    Ix,
-    ceildiv,
-    extent_of,
-    ix,
-    lookup,
-    maximum,
-    minimum,
-    unravel,
-)
-from lumigen.lower.contractions import bytes_of, integer_read, product_factors, scored_factors
+from lumigen.dtype import bf16, f32, i32
+from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, lookup, maximum, minimum, unravel
+from lumigen.lower.contractions import bytes_of, product_factors, scored_factors
 from lumigen.lower.groups import Groups, find_groups
+from lumigen.lower.operands import affine, packed_once
 from lumigen.lower.scope import (
     Scope,
     address,
@@ -263,14 +253,6 @@ def flatten(axes: tuple[Axis, ...], name: str) -> tuple[Axis, dict[Axis, Ix]]:
     return joined, unravel(joined, axes)
 
 
-def element_read(e: Expr) -> tuple[Buffer, Ix] | None:
-    """(buffer, place in it) of an element that is read as it is: a float, or an integer as an index reads it."""
-    if isinstance(e, Read):
-        return e.source, address(e.source, e.at)
-    found = integer_read(e)
-    return None if found is None else (found[0], address(*found))
-
-
 def is_of_integers(r: Reduce) -> bool:
     """Whether a sum adds up products of integers of 8 bits in 32: exact, in any order."""
     factors = product_factors(r, one_row=True)
@@ -279,54 +261,11 @@ def is_of_integers(r: Reduce) -> bool:
     return all(bytes_of(f) is not None for f in factors)
 
 
-def affine(e: Expr, major: Axis, k: Axis) -> tuple[Buffer, Ix, Ix, Ix] | None:
-    """(buffer, base, stride of major, stride of k) of a read whose address is affine in both."""
-    at_of = element_read(e)
-    if at_of is None:
-        return None
-    source, at = at_of
-    by_major, by_k = at.coefficient(major), at.coefficient(k)
-    if by_major is None or by_k is None or {major, k} & (by_major.axes | by_k.axes):
-        return None
-    base = at - by_major * major - by_k * k
-    return source, base, by_major, by_k
-
-
 def is_in_runs(found: Contraction) -> bool:
     """Whether rows of bytes are not at equal distances, as those of windows."""
     (m, m_map), (k, k_map) = flatten(found.m_axes, "m"), flatten(found.reduce.axes, "k")
     rows = substitute(substitute(found.rows, k_map), m_map)
     return found.reduce.dtype is i32 and affine(rows, m, k) is None
-
-
-def is_along(value: Expr, major: Axis, k: Axis) -> bool:
-    """Whether more of what an operand is made of is contiguous along the majors than along the depth."""
-    reads = [(e.source, address(e.source, e.at)) for e in walk([value]) if isinstance(e, Read)]
-    by_major, by_depth = (
-        sum(b.dtype.itemsize for b, at in reads if at.coefficient(axis) == 1) for axis in (major, k)
-    )
-    return by_major > by_depth
-
-
-def as_operand(value: Expr, major: Axis, k: Axis) -> Operand:
-    """A matrix operand over (major, k): as memory holds it, or computed element by element as it is packed."""
-    found = affine(value, major, k)
-    if found is None:
-        return Operand(None, ix(0), None, None, value)
-    source, base, stride, k_stride = found
-    return Operand(source, base, stride, k_stride, value)
-
-
-def packed_once(value: Expr, major: Axis, k: Axis) -> tuple[Buffer, Panels] | None:
-    """The weight that an operand is, and how it lies in panels; None if each call has to pack it."""
-    strided = affine(value, major, k)
-    if strided is None or strided[0].role is not Role.WEIGHT or strided[0].dtype is u8:
-        return None
-    source, base, stride, k_stride = strided
-    extents = (major.extent, k.extent, stride, k_stride)
-    if not all(e.is_const for e in (*extents, base)):
-        return None
-    return source, Panels(*(e.const for e in extents), width=WIDTH, base=base.const)
 
 
 def in_panels(packed: Buffer, batch: tuple[Ix, ...], major: Ix, k: Ix) -> Expr:

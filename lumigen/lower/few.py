@@ -20,8 +20,9 @@ from lumigen.dtype import f32
 from lumigen.index import Axis, Ix, ceildiv, extent_of, ix
 from lumigen.lower.beside import have_rows_in_common
 from lumigen.lower.built import Built, check
-from lumigen.lower.contract import Products, affine, as_operand, find_products, flatten
+from lumigen.lower.contract import Products, find_products, flatten
 from lumigen.lower.made import MadeColumns, runs_of
+from lumigen.lower.operands import affine, as_operand
 from lumigen.lower.pipeline import Flat, are_counted, for_tile, multiplied_in
 from lumigen.lower.scope import Names, Scope
 from lumigen.lower.simt import dims_of

@@ -21,12 +21,10 @@ from lumigen.lower.contract import (
     WIDTH,
     Contraction,
     Points,
-    affine,
     flatten,
     in_panels,
     joined,
     number,
-    packed_once,
     packing,
     panels_of,
     stored,
@@ -34,6 +32,7 @@ from lumigen.lower.contract import (
     tiles,
     with_factor,
 )
+from lumigen.lower.operands import affine, packed_once
 from lumigen.lower.phases import in_phases
 from lumigen.lower.scope import Names, Scope, address, loops_by_value, moved
 from lumigen.lower.simt import dims_of

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lumigen.index import Axis, Ix, Quotient, is_nonnegative, ix, product
-from lumigen.lower.contract import affine
+from lumigen.lower.operands import affine
 from lumigen.region import Buffer, Expr
 from lumigen.tile import TensorMap
 

@@ -21,33 +21,38 @@ from lumigen.lower.contract import (
     Contraction,
     Points,
     Products,
-    as_operand,
     flatten,
-    is_along,
     is_in_runs,
     stored,
 )
 from lumigen.lower.contractions import bytes_of, is_plain, reductions_beside
-from lumigen.lower.factors import Factored
-from lumigen.lower.groups import Groups, Numbers
+from lumigen.lower.deep_windows import DeepWindows
 from lumigen.lower.implicit import find_runs
+from lumigen.lower.operands import as_operand
+from lumigen.lower.panel_columns import (
+    MadeInTile,
+    PanelScales,
+    PanelTile,
+    columns_of,
+    each_part,
+    in_tile,
+    parts_of_depth,
+    scales_of,
+    unit_of_columns,
+)
 from lumigen.lower.panel_tasks import Tasks, tasks_of
 from lumigen.lower.scope import address, loops_by_value, moved
 from lumigen.lower.simt import dims_of
-from lumigen.lower.unpacked import factors_of, stored_in_parts, unit_of
-from lumigen.machine import Processor, Vectors
+from lumigen.machine import Processor
 from lumigen.plan import KernelPlan, NotRealised
 from lumigen.region import Buffer, Expr, Read, Region, Role, Store, map_expr, read, substitute
 from lumigen.schedule import Schedule
 from lumigen.tile import (
-    BitPlane,
     For,
-    GroupNumbers,
     GroupScales,
     Mma,
     Operand,
     Pack,
-    PackColumns,
     Stmt,
     StoreTile,
     TileProgram,
@@ -67,7 +72,7 @@ def contract(plan: KernelPlan, sizes: Schedule, machine: Processor) -> Built:
     columns = _columns(found)
     program = _program(plan, store, found, columns, sizes, machine)
     packed: dict[Expr, Expr] = {}
-    in_panels = [p for p in zip(found.each, columns, strict=True) if not _in_tile(p[1], sizes)]
+    in_panels = [p for p in zip(found.each, columns, strict=True) if not in_tile(p[1], sizes)]
     for c, b in in_panels:
         packed[c.reduce] = map_expr(c.reduce, {c.columns: b.element(b.operand)})
     meaning = Region((replace(store, value=map_expr(store.value, packed)),))
@@ -88,85 +93,6 @@ def _columns(found: Products) -> tuple[Columns, ...]:
     return tuple(out)
 
 
-def _in_tile(b: Columns, sizes: Schedule) -> bool:
-    """Whether each task packs the columns."""
-    return sizes.where("b") == "tile" and b.once is None and b.groups is None
-
-
-@dataclass(frozen=True)
-class _Made:
-    """Columns over (n, k) that a task packs.
-
-    Vectors along one of the two compute them, into a tile of their own, unless memory has them.
-    """
-
-    value: Expr
-    k: Axis
-    b_tile: Buffer
-    x_tile: Buffer | None
-    parts: Factored | None  # of k, where reads divide it
-
-    def stmts(self, tile: _Tile, lo: Ix, hi: Ix) -> tuple[Stmt, ...]:
-        """A chunk of columns by a part of k in panels."""
-        n, first = tile.n, ix(tile.chunk)
-        if self.x_tile is None:
-            point = Axis("point", self.b_tile.dims[1])
-            b = as_operand(substitute(self.value, {self.k: lo + point}), n, point)
-            return (PackColumns(self.b_tile, b, n, first, tile.end, point, hi - lo),)
-        of_n, of_k = Points(n, first, tile.end), Points(self.k, lo, hi)
-        if self.parts is not None:
-            x = Operand(self.x_tile, ix(0), self.x_tile.dims[1], ix(1), None)
-            made = stored_in_parts(
-                tile.tasks.scope, self.x_tile, self.parts, of_n, of_k, tile.vectors
-            )
-            return made, PackColumns(self.b_tile, x, n, ix(0), tile.end - first, self.k, hi - lo)
-        at, length = (ix(n) - first, ix(self.k) - lo), self.x_tile.dims[1]
-        x = Operand(self.x_tile, ix(0), length, ix(1), None)
-        if is_along(self.value, n, self.k):
-            at, of_n, of_k = at[::-1], of_k, of_n
-            x = Operand(self.x_tile, ix(0), ix(1), length, None)
-        made = stored(tile.tasks.scope, self.x_tile, at, self.value, of_n, of_k)
-        return made, PackColumns(self.b_tile, x, n, ix(0), tile.end - first, self.k, hi - lo)
-
-
-@dataclass(frozen=True)
-class _Scales:
-    """Integers in groups: their scales, as weights in panels or as tasks make them, and those of the rows."""
-
-    groups: Groups
-    planes: tuple[Operand, ...]
-    scales: tuple[GroupNumbers, ...] | _Made
-    least: tuple[GroupNumbers, ...] | _Made
-    rows: Operand  # over the flat m and k
-
-    def at(self, tile: _Tile, lo: Ix, hi: Ix) -> tuple[tuple[Stmt, ...], GroupScales]:
-        """For a chunk of columns and a part of k: what makes scales, and all that the product needs."""
-        of, chunk, made = self.groups.columns, ix(tile.chunk), list[Stmt]()
-
-        def of_columns(b: tuple[GroupNumbers, ...] | _Made) -> tuple[GroupNumbers, ...]:
-            if isinstance(b, _Made):
-                made.extend(b.stmts(tile, lo // of.span, hi // of.span))
-                depth = (hi - lo) // of.span * WIDTH
-                panels = Operand(b.b_tile, ix(0), depth, ix(WIDTH), None, panels=True)
-                return (GroupNumbers(panels, of.span),)
-            return tuple(replace(x, operand=_from(x.operand, chunk, lo // x.span)) for x in b)
-
-        planes = tuple(
-            BitPlane(_from(o, chunk, lo // (8 // p.bits)), p.bits, p.run, p.place)
-            for o, p in zip(self.planes, of.planes, strict=True)
-        )
-        m0, _ = tile.tasks.rows
-        stride = self.rows.stride or ix(0)
-        rows = replace(self.rows, base=self.rows.base + stride * m0 + lo // self.groups.rows.span)
-        numbers = self.groups.rows.span, of_columns(self.scales), of_columns(self.least)
-        return tuple(made), GroupScales(self.groups.size, planes, of.zero, rows, *numbers)
-
-
-def _from(b: Operand, chunk: Ix, k: Ix) -> Operand:
-    """Panels from a column and a k on."""
-    return replace(b, base=b.base + chunk // WIDTH * (b.stride or ix(0)) + k * WIDTH)
-
-
 @dataclass(frozen=True)
 class _Sum:
     """One product in a tile: its columns, what a processor multiplies it as, and the tile of its sums.
@@ -175,12 +101,12 @@ class _Sum:
     """
 
     value: Expr  # over the flat axes
-    b: Operand | _Made
+    b: Operand | MadeInTile
     element: DType
     acc: Buffer
     base: Ix
     stride: Ix
-    scales: _Scales | None = None
+    scales: PanelScales | None = None
 
 
 @dataclass(frozen=True)
@@ -196,6 +122,7 @@ class _Rows:
     sums: tuple[_Sum, ...]
     mapped: tuple[Stmt, ...] = ()  # what stores the rows that are packed
     x_tile: Buffer | None = None
+    before: tuple[Stmt, ...] = ()  # of all parts
 
     @property
     def packed(self) -> tuple[Stmt, ...]:
@@ -209,12 +136,12 @@ class _Rows:
             for s in self.sums
             for x in (s.b, *((s.scales.scales, s.scales.least) if s.scales else ()))
         )
-        made = (x for x in each if isinstance(x, _Made))
+        made = (x for x in each if isinstance(x, MadeInTile))
         of_columns = (t for b in made for t in (b.x_tile, b.b_tile) if t is not None)
         rows = (self.pack.dst,) if self.x_tile is None else (self.x_tile, self.pack.dst)
         return (*rows, *of_columns)
 
-    def multiplied(self, tile: _Tile) -> tuple[Stmt, ...]:
+    def multiplied(self, tile: PanelTile) -> tuple[Stmt, ...]:
         """The products of a chunk of columns."""
         out: list[Stmt] = []
         pack, chunk = self.pack, ix(tile.chunk)
@@ -224,7 +151,7 @@ class _Rows:
                 made, groups = s.scales.at(tile, self.lo, self.hi)
                 out += made
                 b = groups.planes[0].operand
-            elif isinstance(s.b, _Made):
+            elif isinstance(s.b, MadeInTile):
                 out += s.b.stmts(tile, self.lo, self.hi)
                 depth = (self.hi - self.lo) * WIDTH
                 b = Operand(s.b.b_tile, ix(0), depth, ix(WIDTH), None, panels=True)
@@ -236,26 +163,6 @@ class _Rows:
             product = Mma(*at, pack.dst, ix(0), b, *sizes, element=s.element, groups=groups)
             out.append(replace(product, streamed=tile.streamed and s.element is not f32))
         return tuple(out)
-
-
-@dataclass(frozen=True)
-class _Tile:
-    """What a task computes over flat axes, `chunk` columns at a time up to `end`.
-
-    `in_parts`: the products of all its columns wait, until all of k is added up.
-    """
-
-    m: Axis
-    n: Axis
-    mapping: dict[Axis, Ix]  # of the region's axes
-    tasks: Tasks
-    chunk: Axis
-    end: Ix
-    streamed: bool
-    in_parts: bool
-    vectors: Vectors
-    unit: int  # points of k that parts of it have whole
-    statistics: dict[Expr, Expr]  # of rows, by where they are read
 
 
 def _program(
@@ -282,12 +189,12 @@ def _program(
     top, (n0, n1), chunk = tasks.scope, tasks.columns, Axis("c", n.extent)
     folds = (*found.statistics, *found.folds)
     top.loops = loops_by_value(moved(fold, mapping) for fold in folds)
-    in_parts = any(_parts(b.k, sizes) > 1 for b in columns)
+    in_parts = any(parts_of_depth(b.k, sizes) > 1 for b in columns)
     end = minimum(ix(chunk) + sizes["chunk"], n1)
     of_rows = _statistics(found, m, mapping, tasks)
     vectors = machine.vectors
-    unit = lcm(*(_unit(b, vectors) for b in columns))
-    tile = _Tile(m, n, mapping, tasks, chunk, end, streamed, in_parts, vectors, unit, of_rows)
+    unit = lcm(*(unit_of_columns(b, vectors) for b in columns))
+    tile = PanelTile(m, n, mapping, tasks, chunk, end, streamed, in_parts, vectors, unit, of_rows)
 
     sums, epilogue = _sums(store, found, columns, elements, tile, sizes)
     rows = _rows(sums, operands, columns, tile, sizes)
@@ -295,6 +202,7 @@ def _program(
     def for_chunks(*body: Stmt) -> Stmt:
         return For(chunk, ix(n0), ix(n1), False, body, step=sizes["chunk"])
 
+    top.stmts += [s for r in rows for s in r.before]
     if in_parts:
         for r in rows:
             part = (*r.packed, for_chunks(*r.multiplied(tile)))
@@ -331,11 +239,6 @@ def _statistics(
     return out
 
 
-def _unit(b: Columns, vectors: Vectors) -> int:
-    """Points of k that parts of it have whole."""
-    return unit_of(factors_of(b, vectors)) if b.groups is None else b.groups.unit
-
-
 def _rows_of(found: Contraction, m: Axis, k: Axis, mapping: dict[Axis, Ix]) -> Operand:
     """A over the flat axes; of integers in groups these."""
     _, k_map = flatten(found.reduce.axes, "k")
@@ -366,17 +269,12 @@ def _is_computed(a: Operand) -> bool:
     return a.value is not None and a.source is None and not is_plain(a.value)
 
 
-def _parts(k: Axis, sizes: Schedule) -> int:
-    """How many parts of k are multiplied one after the other."""
-    return -(-(k.extent.bounds()[1] or sizes["depth"]) // sizes["depth"])
-
-
 def _sums(
     store: Store,
     found: Products,
     columns: tuple[Columns, ...],
     elements: list[DType],
-    tile: _Tile,
+    tile: PanelTile,
     sizes: Schedule,
 ) -> tuple[list[_Sum], list[Stmt]]:
     """The products with the tiles of their sums, and what follows them."""
@@ -385,8 +283,8 @@ def _sums(
     value = substitute(store.value, tile.mapping)
     reduced = [substitute(c.reduce, tile.mapping) for c in found.each]
     at = tuple(i.substitute(tile.mapping) for i in store.at)
-    made = [_columns_of(i, b, tile, sizes) for i, b in enumerate(columns)]
-    scales = [_scales_of(i, b, tile, sizes) for i, b in enumerate(columns)]
+    made = [columns_of(i, b, tile, sizes) for i, b in enumerate(columns)]
+    scales = [scales_of(i, b, tile, sizes) for i, b in enumerate(columns)]
     given = list(zip(reduced, made, elements, strict=True))
     direct = _direct(store.dst, at, m, n) if value is reduced[0] else None
     if direct is not None:
@@ -416,7 +314,7 @@ def _sums(
     ]
 
 
-def _is_across(dst: Buffer, at: tuple[Ix, ...], tile: _Tile, found: Products) -> bool:
+def _is_across(dst: Buffer, at: tuple[Ix, ...], tile: PanelTile, found: Products) -> bool:
     """Whether memory has rows side by side where a product is stored, so that vectors run along these."""
     flat = address(dst, at)
     folds = (*found.statistics, *found.folds)
@@ -432,64 +330,11 @@ def _turned(acc: Buffer) -> Buffer:
     )
 
 
-def _columns_of(i: int, b: Columns, tile: _Tile, sizes: Schedule) -> Operand | _Made:
-    """B as a kernel before left it, or what a task makes it of."""
-    if not _in_tile(b, sizes):
-        return b.operand
-    each = _each(b.k, sizes, tile.unit)
-    return _made_of(b, (f"b_tile{i or ''}", f"w_tile{i or ''}"), each, tile, sizes)
-
-
-def _made_of(b: Columns, names: tuple[str, str], each: int, tile: _Tile, sizes: Schedule) -> _Made:
-    """Columns that a task packs, as many as a chunk has and so much of k, in tiles of these names."""
-    parts = factors_of(b, tile.vectors)
-    wide = -(-sizes["chunk"] // WIDTH) * WIDTH
-    along = parts is None and is_along(b.value, tile.n, b.k)
-    dims = (each, wide) if along else (wide, each)
-    panels = Buffer(names[0], Role.SCRATCH, (ix(wide), ix(each)), f32)
-    x_tile = Buffer(names[1], Role.SCRATCH, tuple(map(ix, dims)), f32)
-    return _Made(b.value, b.k, panels, None if is_plain(b.value) else x_tile, parts)
-
-
-def _scales_of(i: int, b: Columns, tile: _Tile, sizes: Schedule) -> _Scales | None:
-    """The scales of integers in groups: weights in panels, or what a task makes of several weights."""
-    groups = b.groups
-    if groups is None:
-        return None
-    of, parts = groups.columns, {p.source: p for p in b.in_groups}
-    each = _each(b.k, sizes, lcm(tile.unit, PAIRED_ROWS * b.side)) // of.span
-
-    def scales(
-        name: str, value: Expr, numbers: tuple[Numbers, ...]
-    ) -> tuple[GroupNumbers, ...] | _Made:
-        if numbers:
-            return tuple(GroupNumbers(parts[x.source].operand, x.span, x.factor) for x in numbers)
-        made = replace(b, value=value, k=of.group)
-        return _made_of(made, (f"{name}{i or ''}", f"{name}_rows{i or ''}"), each, tile, sizes)
-
-    start = address(groups.rows.scale.source, groups.rows.scale.at).substitute(tile.mapping)
-    stride = start.coefficient(tile.m)
-    if stride is None:
-        raise NotRealised("scales of rows that do not lie at equal distances")
-    rows = Operand(
-        groups.rows.scale.source, start.substitute({tile.m: ix(0), b.k: ix(0)}), stride, ix(1), None
-    )
-    planes = tuple(parts[p.source].operand for p in of.planes)
-    least = () if of.least is None else scales("least", of.least, of.of_least)
-    return _Scales(groups, planes, scales("scales", of.scale, of.of_scale), least, rows)
-
-
-def _each(k: Axis, sizes: Schedule, unit: int) -> int:
-    """How much of k a part has: equal shares at the greatest, of whole units."""
-    each = -(-(k.extent.bounds()[1] or sizes["depth"]) // _parts(k, sizes))
-    return -(-each // unit) * unit
-
-
 def _rows(
     sums: list[_Sum],
     operands: list[Operand],
     columns: tuple[Columns, ...],
-    tile: _Tile,
+    tile: PanelTile,
     sizes: Schedule,
 ) -> list[_Rows]:
     """The products by their rows: what several have in common is packed once for them."""
@@ -501,9 +346,9 @@ def _rows(
     m0, m1 = tile.tasks.rows
     for (a, k, element, size), members in groups.items():
         number = str(len(out)) if len(groups) > 1 else ""
-        parts = _parts(k, sizes)
+        parts = parts_of_depth(k, sizes)
         side = max(columns[i].side for i in members)
-        each = _each(k, sizes, lcm(tile.unit, PAIRED_ROWS * side if side > 1 else 1))
+        each = each_part(k, sizes, lcm(tile.unit, PAIRED_ROWS * side if side > 1 else 1))
         held = element if element.is_int else f32
         most = tile.tasks.most_rows
         most += -(-i32.itemsize * most // size) if size else 0  # after them the sums of groups
@@ -529,10 +374,16 @@ def _rows(
 def _in_runs(
     of: Columns,
     a_tile: Buffer,
-    tile: _Tile,
+    tile: PanelTile,
     own: tuple[Axis, Ix, Ix, int, int, tuple[_Sum, ...]],
 ) -> _Rows:
-    """Rows of bytes that are read in runs, as windows: of each k the rows of a tile side by side, then packed."""
+    """Rows of bytes that are read in runs, as windows: of each k the rows of a tile side by side, then packed.
+
+    Windows whose depth may lie innermost are packed from a tile in which it does.
+    """
+    deep = DeepWindows.of(of.found)
+    if deep is not None:
+        return _from_deep(deep, of, a_tile, tile, own)
     narrow, found = bytes_of(of.found.rows), of.found
     assert narrow is not None
     flat = substitute(narrow, flatten(found.reduce.axes, "k")[1])
@@ -551,7 +402,24 @@ def _in_runs(
     return _Rows(pack, *own, (For(k, lo, hi, False, (row,)),), x_tile)
 
 
-def _mapped(a: Operand, x_tile: Buffer, tile: _Tile, ks: Points) -> Stmt:
+def _from_deep(
+    deep: DeepWindows,
+    of: Columns,
+    a_tile: Buffer,
+    tile: PanelTile,
+    own: tuple[Axis, Ix, Ix, int, int, tuple[_Sum, ...]],
+) -> _Rows:
+    """Rows of windows that are packed from a tile of the image."""
+    _, lo, hi, *_ = own
+    m0, m1 = map(ix, tile.tasks.rows)
+    x_tile = deep.tile(a_tile.name.replace("a_", "x_"), tile.tasks.most_rows)
+    turned, first = deep.turned(x_tile, tile.tasks.scope, m0, m1)
+    x, run = deep.operand(x_tile, first, tile.m)
+    pack = Pack(a_tile, ix(0), x, tile.m, m0, m1, of.k, lo, hi, a_tile.dtype, run=run)
+    return _Rows(pack, *own, (), x_tile, (turned,))
+
+
+def _mapped(a: Operand, x_tile: Buffer, tile: PanelTile, ks: Points) -> Stmt:
     """What stores rows that are computed: vectors compute them, and to pack them takes numbers as they lie."""
     assert a.value is not None
     (m0, m1), m = tile.tasks.rows, tile.m

@@ -23,7 +23,6 @@ from lumigen.lower.built import Built, check, check_steps
 from lumigen.lower.contract import (
     Contraction,
     Products,
-    as_operand,
     find_products,
     flatten,
     is_of_integers,
@@ -31,6 +30,7 @@ from lumigen.lower.contract import (
 )
 from lumigen.lower.contractions import bytes_of
 from lumigen.lower.masks import Masks, unmasked_factor
+from lumigen.lower.operands import as_operand
 from lumigen.lower.scope import (
     Names,
     Scope,

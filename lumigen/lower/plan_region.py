@@ -15,15 +15,11 @@ from lumigen.condition import Cmp
 from lumigen.dtype import i32
 from lumigen.index import extent_of, ix
 from lumigen.lower.apart import parts_apart
-from lumigen.lower.beside import (
-    find_beside,
-    find_blocks_beside,
-    find_loops_beside,
-    plan_beside,
-)
+from lumigen.lower.beside import find_beside, find_blocks_beside, find_loops_beside, plan_beside
 from lumigen.lower.block_fold import find_foldable, parts_of_rows
 from lumigen.lower.cascade import find_cascade
 from lumigen.lower.contract import Columns, Contraction, Products, find_products
+from lumigen.lower.deep_windows import depth_turned
 from lumigen.lower.depth import along_memory
 from lumigen.lower.factors import split_reductions
 from lumigen.lower.few import find_few, find_few_beside, schedule_of_few
@@ -156,8 +152,11 @@ def candidates_of_threads(
         yield from candidates_of_loops(plan_loops(region, machine), schedule)
     turned = find_turned(store) if not others and machine.storing.integers else None
     if turned is not None and (found := find_products(turned, integers=True)) is not None:
-        plan = found.plan(replace(region, stores=(turned,)), machine, alone=False)
-        yield Candidate(RegionPlan(region, (plan,)), (schedule_of_panels(found, machine),))
+        of_turned = replace(region, stores=(turned,))
+        deep = depth_turned(found, of_turned)
+        for one, meaning in (*([deep] if deep is not None else ()), (found, of_turned)):
+            plan = one.plan(meaning, machine, alone=False)
+            yield Candidate(RegionPlan(region, (plan,)), (schedule_of_panels(one, machine),))
     in_groups = products is not None and are_in_groups(products)
     if products is not None and in_groups:
         plan = products.plan(region, machine, alone=False)

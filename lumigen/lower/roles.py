@@ -24,10 +24,11 @@ from lumigen.condition import Cmp
 from lumigen.dtype import bf16, f32
 from lumigen.index import Axis, Ix, ceildiv, extent_of, ix
 from lumigen.lower.built import Built, check
-from lumigen.lower.contract import Contraction, as_operand
+from lumigen.lower.contract import Contraction
 from lumigen.lower.im2col import Pixels, Tapped, find_windows
 from lumigen.lower.mapped import Mapped
 from lumigen.lower.masks import Masks, unmasked_factor
+from lumigen.lower.operands import as_operand
 from lumigen.lower.pipeline import Flat, are_counted, for_tile
 from lumigen.lower.scope import Names, Scope, address, is_safe
 from lumigen.lower.side_by_side import grids_of

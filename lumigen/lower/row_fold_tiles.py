@@ -29,7 +29,6 @@ from lumigen.lower.contract import (
     Columns,
     Contraction,
     Points,
-    as_operand,
     flatten,
     in_tiles,
     is_paired,
@@ -39,6 +38,7 @@ from lumigen.lower.contract import (
     tiles,
 )
 from lumigen.lower.contractions import multiplied_as
+from lumigen.lower.operands import as_operand
 from lumigen.lower.row_fold import RowFold
 from lumigen.lower.scope import Names, Scope, address, is_per_lane, loops_by_value, moved
 from lumigen.lower.several import take_several

@@ -36,14 +36,11 @@ from lumigen.block_tile import BlockTile, TileKind
 from lumigen.condition import Cmp
 from lumigen.dtype import DType, f32
 from lumigen.index import Axis, Ix, ceildiv, extent_of, floordiv, ix, minimum
-from lumigen.lower.bounds import (
-    Bounds,
-    chosen_in_tile,
-    loop_bounds,
-)
+from lumigen.lower.bounds import Bounds, chosen_in_tile, loop_bounds
 from lumigen.lower.built import Built, check
 from lumigen.lower.cascade import Cascade
-from lumigen.lower.contract import as_operand, flatten
+from lumigen.lower.contract import flatten
+from lumigen.lower.operands import as_operand
 from lumigen.lower.scaling import linear, straightened
 from lumigen.lower.scope import Names, Scope
 from lumigen.lower.simt import dims_of

@@ -85,6 +85,7 @@ def _layout(layout: Panels | None) -> str:
     if layout is None:
         return ""
     strides = f"strides ({layout.n_stride}, {layout.k_stride})"
+    strides += f" of {layout.inner}, {layout.outer_stride}" if layout.inner else ""
     base = f" from {layout.base}" if layout.base else ""
     side = f",{SIDE_BY_SIDE[layout.side]} of k" if layout.side > 1 else ""
     return f" as panels of {layout.width}: {layout.n} x {layout.k}, {strides}{base}{side}"

@@ -222,7 +222,8 @@ def _matrix(s: Stmt) -> str:
             rows, depth = _span(s.row, s.row_lo, s.row_hi), _span(s.k, s.k_lo, s.k_hi)
             what = f"rows {rows}, {depth} of {_operand(s.operand)}{_element(s)}"
             sums = f" and the sums of groups of {s.groups}" if s.groups else ""
-            return f"pack {_place(s.dst, s.at)} = {what}{sums}"
+            runs = f" in runs of {s.run}" if s.run else ""
+            return f"pack {_place(s.dst, s.at)} = {what}{sums}{runs}"
         case PackColumns():
             columns, depth = _span(s.column, s.lo, s.hi), _span(s.k, Ix.interned((), 0), s.k_hi)
             return (
@@ -236,6 +237,7 @@ def _matrix(s: Stmt) -> str:
             if s.repeat > 1:
                 source = f"{s.source} at ({s.base} + {s.run})//{s.repeat}"
             rows = ", {} in {} .. {}".format(*s.rows) if s.rows else ""
+            rows += f", columns {s.apart} apart" if s.apart else ""
             return f"pack {_place(s.dst, s.at)} = {columns} of {source}{where}{rows}"
         case Transpose():
             return f"{s.dst} = transpose of {s.src}, {s.rows} rows, {s.cols} columns"

@@ -8,13 +8,14 @@ from itertools import combinations_with_replacement
 
 from lumigen.condition import Cmp
 from lumigen.dtype import DType, f32, i32
-from lumigen.index import Axis, Dim, Ix, Lookup, is_nonnegative, ix
+from lumigen.index import Axis, Dim, Ix, Lookup, ceildiv, is_nonnegative, ix
 from lumigen.memo import remembered
 from lumigen.region import Buffer, Local, Read, Role
 from lumigen.tile import (
     Accumulator,
     Advance,
     Keep,
+    Pack,
     PackRuns,
     ScanCarry,
     ScanLanes,
@@ -167,11 +168,29 @@ def broken_runs(s: PackRuns, facts: Facts, scope: FactScope) -> Iterator[str]:
         scope = replace(scope, axes=scope.axes | {row})
         if s.steps(row) is None:
             yield f"rows of {row} have no runs in common"
+        elif s.apart and s.steps(row) != (ix(1), s.base.coefficient(row)):
+            yield f"rows of {row} that do not lie side by side in columns"
+    elif s.apart:
+        yield "columns apart of a row by itself"
     inner = replace(scope, axes=scope.axes | {s.outer, s.run})
     yield from broken_indices((s.at,), facts, scope)
     yield from broken_indices((s.base, *(c.slack for c in s.where)), facts, inner)
     if s.run in s.base.axes or not _is_affine(s.where, s.run) or (s.repeat > 1) > (s.stride == 1):
         yield f"no runs along {s.run}"
+
+
+def broken_depth(s: Pack) -> Iterator[str]:
+    """Where k lie in runs, an operand is read from memory that has so many side by side each time."""
+    if not s.run:
+        return
+    value, at = s.operand.value, ix(0)
+    inside, number = Axis("inside", ix(s.run)), Axis("number", ceildiv(s.k.extent, s.run))
+    if isinstance(value, Read):
+        for extent, i in zip(value.source.dims, value.at, strict=True):
+            at = at * extent + i
+    first = at.substitute({s.k: number * ix(s.run)})
+    if at == 0 or at.substitute({s.k: number * ix(s.run) + inside}) != first + inside:
+        yield f"{s.run} of {s.k} do not lie side by side"
 
 
 def _is_affine(conditions: Iterable[Cmp], axis: Axis) -> bool:

@@ -62,6 +62,7 @@ from lumigen.verify.facts import (
     FactScope,
     are_neighbours,
     broken_carry,
+    broken_depth,
     broken_fragment,
     broken_index,
     broken_indices,
@@ -350,6 +351,7 @@ def _broken_matrix(s: Stmt, facts: Facts, scope: FactScope) -> Iterator[str]:
                 s.operand, facts, scope, (s.row, s.k), (_packed_as(s.element),)
             )
             yield from broken_size(s.dst, s.at + (s.row_hi - s.row_lo) * (s.k_hi - s.k_lo), scope)
+            yield from broken_depth(s)
         case PackColumns():
             yield from broken_tile(s.dst, facts)
             yield from broken_indices((s.lo, s.hi, s.k_hi), facts, scope)

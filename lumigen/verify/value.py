@@ -92,5 +92,5 @@ def broken_operand(
         yield "an operand with neither strides nor a value"
     else:
         yield from broken_value(o.value, facts, replace(scope, axes=scope.axes | set(over)), None)
-        if o.value.dtype is not (f32 if f32 in dtypes else i32):
+        if o.value.dtype not in (*dtypes, f32 if f32 in dtypes else i32):
             yield f"an operand of {o.value.dtype}"

@@ -95,9 +95,51 @@ inline void pack_runs_bytes(T* dst, const T* src, int64_t lo, int64_t hi, int64_
   }
 }
 
+// n bytes, each of them as rows are packed.
+template <uint8_t kOffset, class T>
+LUMIGEN_INLINE void copy_bytes(T* to, const T* from, int n) {
+#if !defined(LUMIGEN_PORTABLE) && defined(__AVX512BW__)
+  const __mmask64 some = ~UINT64_C(0) >> (kByteDepth - n);
+  const __m512i offset = _mm512_set1_epi8(std::is_signed_v<T> ? static_cast<char>(kOffset) : 0);
+  _mm512_mask_storeu_epi8(to, some, _mm512_xor_si512(_mm512_maskz_loadu_epi8(some, from), offset));
+#else
+  if (kOffset == 0 || !std::is_signed_v<T>)
+    __builtin_memcpy(to, from, size_t(n));
+  else
+    for (int i = 0; i < n; i++) to[i] = as_packed<kOffset>(from[i]);
+#endif
+}
+
+// Rows whose k lie in runs of `length`, which begin at run_of(row, number): those from lo to hi.
+template <uint8_t kOffset = kSignedOffset, class T, class F>
+inline void pack_a_in_runs_bytes(T* dst, int rows, int64_t lo, int64_t hi, int64_t length, F&& run_of) {
+  const int64_t deep = byte_tiles(hi - lo);
+  for (int r = 0; r < rows; r++) {
+    T* to = dst + r / kByteRows * deep * kByteTile + r % kByteRows * kByteDepth;
+    int place = 0;  // in the 64 bytes of a tile
+    int64_t number = lo / length, first = lo % length;
+    for (int64_t k = lo; k < hi; number++, first = 0) {
+      const T* from = run_of(r, number) + first;
+      int64_t left = between(0, length - first, hi - k);
+      k += left;
+      while (left > 0) {
+        if (place == 0)
+          for (; left >= kByteDepth; left -= kByteDepth, from += kByteDepth, to += kByteTile)
+            copy_bytes<kOffset>(to, from, kByteDepth);
+        const int some = left < kByteDepth - place ? int(left) : kByteDepth - place;
+        if (some == 0) break;
+        copy_bytes<kOffset>(to + place, from, some);
+        place += some, left -= some, from += some;
+        if (place == kByteDepth) place = 0, to += kByteTile;
+      }
+    }
+    if (place > 0) __builtin_memset(to + place, 0, size_t(kByteDepth - place));
+  }
+}
+
 // Squares of 16 rows and 16 k, where memory has the rows of a k side by side.
 template <uint8_t kOffset, class T>
-LUMIGEN_INLINE void turn_square(T* dst, const T* src, int64_t k_stride) {
+LUMIGEN_INLINE void turn_square(T* dst, const T* src, int64_t k_stride, int64_t row_stride = kByteDepth) {
 #if !defined(LUMIGEN_PORTABLE) && defined(__SSE4_2__)
   __m128i a[16], b[16];
   for (int i = 0; i < 16; i++) a[i] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(src + i * k_stride));
@@ -110,10 +152,10 @@ LUMIGEN_INLINE void turn_square(T* dst, const T* src, int64_t k_stride) {
   interleave(b, a), interleave(a, b), interleave(b, a), interleave(a, b);
   const __m128i offset = _mm_set1_epi8(std::is_signed_v<T> ? static_cast<char>(kOffset) : 0);
   for (int r = 0; r < 16; r++)
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(dst + r * kByteDepth), _mm_xor_si128(a[r], offset));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(dst + r * row_stride), _mm_xor_si128(a[r], offset));
 #else
   for (int r = 0; r < 16; r++)
-    for (int i = 0; i < 16; i++) dst[r * kByteDepth + i] = as_packed<kOffset>(src[i * k_stride + r]);
+    for (int i = 0; i < 16; i++) dst[r * row_stride + i] = as_packed<kOffset>(src[i * k_stride + r]);
 #endif
 }
 template <uint8_t kOffset, class T>
@@ -140,6 +182,46 @@ inline void pack_a_bytes(T* dst, const T* src, int64_t row_stride, int64_t k_str
   if (row_stride == 1) return pack_a_across_bytes<kOffset>(dst, src, k_stride, rows, k);
   pack_a_from_bytes<kOffset>(dst, rows, k,
                              [=](int r, int64_t i) { return src[r * row_stride + i * k_stride]; });
+}
+
+// dst[r + i * apart] = src[r * step + i * kStride] for r < rows and i < n.
+template <int64_t kStride, class T>
+inline void turn_bytes(T* dst, int64_t apart, const T* src, int64_t step, int64_t rows, int64_t n) {
+  int64_t i = 0;
+  if constexpr (kStride == 1)
+    for (; i < n; i += 16) {
+      const int64_t first = i + 16 <= n || n < 16 ? i : n - 16;  // once more what the last squares share
+      if (n < 16) break;
+      int64_t r = 0;
+      for (; r + 16 <= rows; r += 16)
+        turn_square<0>(dst + r + first * apart, src + r * step + first, step, apart);
+      for (; r < rows; r++)
+        for (int64_t j = first; j < first + 16; j++) dst[r + j * apart] = src[r * step + j];
+    }
+  for (; i < n; i++)
+    for (int64_t r = 0; r < rows; r++) dst[r + i * apart] = src[r * step + i * kStride];
+}
+
+// dst[r + (c - lo) * apart] = column c of row r for lo <= c < hi and r < rows, which is point c % length of
+// run c / length of src + r * step, or `fill`: all rows have the same runs (panel_runs.h).
+template <int64_t kStride, class T, class F>
+inline void turn_runs_bytes(T* dst, int64_t apart, const T* src, int64_t step, int64_t rows, int64_t lo,
+                            int64_t hi, int64_t length, F&& run_of, int fill = 0) {
+  const auto fill_columns = [&](int64_t n) {
+    for (int64_t i = 0; i < n; i++, dst += apart) __builtin_memset(dst, fill, size_t(rows));
+  };
+  int64_t number = lo / length, first = lo % length;
+  for (; lo < hi; number++) {
+    const Run run = run_of(number);
+    const int64_t end = first + hi - lo < length ? first + hi - lo : length;
+    const int64_t from = between(first, run.begin, end), to = between(from, run.end, end);
+    fill_columns(from - first);
+    turn_bytes<kStride>(dst, apart, src + (run.at + from * kStride), step, rows, to - from);
+    dst += (to - from) * apart;
+    fill_columns(end - to);
+    lo += end - first;
+    first = 0;
+  }
 }
 
 // --- products ---

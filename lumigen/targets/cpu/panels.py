@@ -28,6 +28,8 @@ from lumigen.tile import (
     Transpose,
 )
 
+RUN = Axis("pack_run", ix(1 << 30))  # as the text of a kernel calls it
+
 NUMBERS = {f32: "float", f16: "F16", bf16: "BF16", i8: "int8_t", u8: "uint8_t"}
 SPELLED = {
     f32: "",
@@ -75,6 +77,13 @@ def _pack(s: Pack, r: Renderer) -> Lines:
         strides = f"{r.index(o.stride)}, {r.index(o.k_stride)}"
         return r.lines(f"pack_a{held}({dst}, {source}, {strides}, {rows}, {depth});")
     place = f"const int64_t {s.row.name} = {r.index(s.row_lo)} + pack_row;"
+    if s.run:
+        assert isinstance(o.value, Read)
+        begin = address(o.value.source, o.value.at).substitute({s.k: s.run * ix(RUN)})
+        body = Lines((place, f"return {_elements(o.value.source, begin, r)};"))
+        ends = f"{rows}, {r.index(s.k_lo)}, {r.index(s.k_hi)}, {s.run}"
+        head = f"pack_a_in_runs{held}({dst}, {ends}, [&](int64_t pack_row, int64_t {RUN}) {{"
+        return r.lines(head, body.indented(), "});")
     at = "pack_row", place, s.k, s.k_lo
     return _pack_each(f"pack_a_{{}}{held}({dst}, {rows}, {depth}", o.value, at, r)
 
@@ -210,7 +219,13 @@ def _pack_runs(s: PackRuns, r: Renderer) -> Lines:
     kind = f"{s.stride}, {s.repeat}" if s.repeat > 1 else str(s.stride)
     held = SPELLED[s.dst.dtype]
     head = f"pack_runs{held}<{kind}>({to}, {source}, {sizes}, [&]({parameter}) {{"
-    if s.rows is not None:
+    if s.rows is not None and s.apart:
+        row, row_lo, row_hi = s.rows
+        steps = s.steps(row)
+        assert steps is not None  # verified
+        of = f"{to}, {s.apart}, {source}, {r.index(steps[1])}, {r.index(row_hi - row_lo)}, {sizes}"
+        head = f"turn_runs{held}<{kind}>({of}, [&]({parameter}) {{"
+    elif s.rows is not None:
         row, row_lo, row_hi = s.rows
         steps = s.steps(row)
         assert steps is not None  # verified

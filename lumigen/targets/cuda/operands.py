@@ -9,8 +9,8 @@ from lumigen.emit.places import NARROW
 from lumigen.emit.sharing import always
 from lumigen.emit.text import computed_in
 from lumigen.index import Axis, Ix, ix
-from lumigen.lower.contract import is_along
 from lumigen.lower.gathered import Gathered
+from lumigen.lower.operands import is_along
 from lumigen.lower.scope import address, is_safe
 from lumigen.region import Expr, Read, free_axes, local, map_expr, walk
 from lumigen.targets.cuda.gathered import gathered_lines
