@@ -38,7 +38,7 @@ class Windows(nn.Module):
         fill, stride, dilation = self.sizes
         wide, groups = x.pad([1, 2, 2, 1], fill).to(i32) - fill, int(self.weight.shape[0])
         sums = F.conv2d(wide, self.weight.to(i32), self.bias, stride, 0, dilation, groups)
-        near = (sums.to(f32) * 3e-3).round() + 7
+        near = (sums.to(f32) * 2.0**-8).round() + 7
         return {"sums": sums, "u8": near.clamp(0, 255).to(u8), "i8": near.clamp(-128, 127).to(i8)}
 
 

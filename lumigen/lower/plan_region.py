@@ -53,7 +53,7 @@ from lumigen.lower.split_scan import split_scan
 from lumigen.lower.streamable import find_streamable
 from lumigen.lower.sweeps import merge_kept, merge_reduced, plan_sweeps
 from lumigen.lower.tile_time import fastest
-from lumigen.lower.turned import find_turned
+from lumigen.lower.turned import find_turned, rows_side_by_side
 from lumigen.machine import Gpu, Machine, Processor, StreamingGpu
 from lumigen.plan import KernelPlan, RegionPlan
 from lumigen.region import Buffer, Region, Role, Store, const
@@ -152,7 +152,10 @@ def candidates_of_threads(
         yield from candidates_of_loops(plan_loops(region, machine), schedule)
     turned = find_turned(store) if not others and machine.storing.integers else None
     if turned is not None and (found := find_products(turned, integers=True)) is not None:
-        of_turned = replace(region, stores=(turned,))
+        found, of_turned = (
+            rows_side_by_side(found, turned),
+            replace(region, stores=(turned,)),
+        )
         deep = depth_turned(found, of_turned)
         for one, meaning in (*([deep] if deep is not None else ()), (found, of_turned)):
             plan = one.plan(meaning, machine, alone=False)

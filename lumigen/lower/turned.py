@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lumigen.dtype import i8, i32
-from lumigen.lower.contract import find_products
+from lumigen.lower.contract import Products, find_products, flatten
 from lumigen.lower.contractions import bytes_of, integer_read, product_factors
-from lumigen.lower.scope import kernel_reductions
+from lumigen.lower.scope import address, kernel_reductions
 from lumigen.memo import remembered
 from lumigen.region import Expr, Reduce, Role, Store, free_axes
 
@@ -29,6 +29,20 @@ def find_turned(store: Store) -> Store | None:
     axes = (*(a for a in store.axes if a not in own), *(a for a in store.axes if a in own))
     turned = replace(store, axes=axes)
     return turned if axes != store.axes and find_products(turned, integers=True) else None
+
+
+def rows_side_by_side(found: Products, store: Store) -> Products:
+    """The products of one image at a time: rows lie side by side where they are stored, and others are the grid's."""
+    (first, *_), place = found.each, address(store.dst, store.at)
+    axes = first.m_axes
+    while len(axes) > 1:
+        m, to = flatten(axes, "m")
+        if place.substitute(to).coefficient(m) is not None:
+            break
+        axes = axes[1:]
+    others = first.m_axes[: len(first.m_axes) - len(axes)]
+    each = (replace(c, grid=(*c.grid, *others), m_axes=axes) for c in found.each)
+    return replace(found, each=tuple(each))
 
 
 def _factors(r: Reduce) -> tuple[Expr, Expr] | None:

@@ -7,6 +7,7 @@
 #include <unistd.h>
 #endif
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <vector>
@@ -79,12 +80,54 @@ static void test_runs() {
   CHECK(dst[22] == 99);
 }
 
+// The same with 5 and with 37 rows, each column in one piece: rows are side by side.
+template <int64_t kStride>
+static void test_turned(Random& random, int64_t rows, int64_t length) {
+  const int64_t step = 3 * length * kStride + 40, apart = rows + 3, lo = 2, hi = 3 * length - 1;
+  const std::vector<uint8_t> src = bytes<uint8_t>(random, rows * step);
+  std::vector<uint8_t> dst(size_t(apart * (hi - lo)), 99);
+  const auto run = [&](int64_t r) {
+    return Run{r * length * kStride + 1, r == 0 ? 1 : 0, r == 2 ? length - 2 : r == 1 ? 0 : length};
+  };
+  turn_runs_bytes<kStride>(dst.data(), apart, src.data(), step, rows, lo, hi, length, run, 7);
+  for (int64_t c = lo; c < hi; c++)
+    for (int64_t r = 0; r < apart; r++) {
+      const Run of = run(c / length);
+      const bool inside = c % length >= of.begin && c % length < of.end;
+      const uint8_t there =
+          inside ? src[size_t(std::min(r, rows - 1) * step + of.at + c % length * kStride)] : 7;
+      CHECK(dst[size_t((c - lo) * apart + r)] == (r < rows ? there : 99));
+    }
+}
+
+// Rows from runs of their depth are those that are packed as they lie.
+template <class T>
+static void test_rows_in_runs(Random& random, int64_t length, int64_t lo, int64_t hi) {
+  const int rows = 19;
+  const int64_t k = (hi + length - 1) / length * length, deep = (hi - lo + 63) / 64 * 64;
+  const std::vector<T> a = bytes<T>(random, rows * k);
+  std::vector<T> packed(size_t(32 * deep), T(1)), wanted = packed;
+  pack_a_in_runs_bytes(packed.data(), rows, lo, hi, length,
+                       [&](int64_t r, int64_t number) { return a.data() + r * k + number * length; });
+  pack_a_bytes(wanted.data(), a.data() + lo, k, 1, rows, hi - lo);
+  CHECK(packed == wanted);
+}
+
 int main() {
 #if defined(LUMIGEN_AMX) && !defined(LUMIGEN_EMULATED_TILES)
   syscall(SYS_arch_prctl, 0x1023, 18);  // tile registers, please
 #endif
   test_runs();
   Random random;
+  for (int64_t rows : {5, 16, 37})
+    for (int64_t length : {7, 16, 50})
+      test_turned<1>(random, rows, length), test_turned<2>(random, rows, length);
+  for (int64_t length : {3, 64, 70, 192})
+    for (int64_t lo : {0, 64, 128})
+      for (int64_t hi : {lo + 1, lo + 64, lo + 193}) {
+        test_rows_in_runs<int8_t>(random, length, lo, hi);
+        test_rows_in_runs<uint8_t>(random, length, lo, hi);
+      }
   for (int rows : {1, 3, 5, 8, 16, 17, 33})
     for (int64_t cols : {1, 16, 33, 80})
       for (int64_t k : {1, 4, 63, 64, 65, 257})
