@@ -49,6 +49,16 @@ def _whole_remainder(a: Array, size: Array) -> Array:
     return out
 
 
+def _saturated_i8(a: Array) -> Array:
+    out: Array = np.trunc(np.clip(np.where(np.isnan(a), 0, a), -128, 127))
+    return out
+
+
+def _saturated_u8(a: Array) -> Array:
+    out: Array = np.trunc(np.clip(np.where(np.isnan(a), 0, a), 0, 255))
+    return out
+
+
 def _power(a: Array, b: Array) -> Array:
     out: Array = np.exp2(np.log2(a) * b)
     return out
@@ -78,6 +88,8 @@ INTRINSICS: dict[str, Function] = {
     "abs": Function(np.abs),
     "floor": Function(np.floor),
     "round_even": Function(np.rint),
+    "saturated_i8": Function(_saturated_i8),
+    "saturated_u8": Function(_saturated_u8),
     "whole_quotient": Function(_whole_quotient),
     "whole_remainder": Function(_whole_remainder),
     "power": Function(_power, of_double="double_power"),

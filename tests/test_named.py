@@ -11,7 +11,8 @@ import pytest
 from tiles import run_entry, traced
 
 import lumigen as lg
-from lumigen.dtype import DType, f32, f64, u8
+from lumigen import fast_lane
+from lumigen.dtype import DType, f32, f64, i8, u8
 from lumigen.interp import evaluate
 from lumigen.intrinsics import INTRINSICS
 from lumigen.lower import GRAPH_PASSES
@@ -87,6 +88,7 @@ def test_an_intrinsic_means_what_its_primitives_do(name: str, dtype: DType) -> N
 
 BITS = {"whole_quotient", "whole_remainder"}
 ESTIMATES = {"near_quotient", "near_recip"}  # of test_estimates
+SATURATED = {"saturated_i8", "saturated_u8"}
 
 
 def test_the_exponent_of_a_double_is_split_in_a_whole_number_and_the_rest() -> None:
@@ -131,6 +133,31 @@ def test_bits_of_bytes_are_found_in_floats() -> None:
     np.testing.assert_array_equal(found, (q & 15) + (q >> 5) * np.float32(16))
 
 
+@pytest.mark.parametrize("dtype", [i8, u8], ids=str)
+@pytest.mark.parametrize("ends", [(None, None), (-128, 127), (0, 255), (-3, 300)])
+def test_casts_to_bytes_saturate_by_themselves(
+    dtype: DType, ends: tuple[int | None, int | None]
+) -> None:
+    """To a byte that is stored, and to one that floats are made of; whatever ends are asked of them before."""
+
+    def cast(x: lg.Tensor) -> dict[str, lg.Tensor]:
+        low, high = ends
+        near = (x if low is None else x.clamp(low, high)).to(dtype)
+        return {"stored": near, "out": near.to(f32) * 3 + 1}
+
+    x = np.array([*VALUES, 127.6, 128, 254.9, 255.5, 300, -127.9, -128.5, -200, -3.5], np.float32)
+    graph = traced(cast, x=lg.spec(len(x)))
+    lowered = assemble([("entry", graph)], CPU)
+    names = {e.name for e in values_of(lowered) if isinstance(e, Intrinsic)}
+    assert SATURATED & names == {f"saturated_{dtype}"}
+    with np.errstate(all="ignore"):
+        right = evaluate(graph, {"x": x}, {})
+    found = fast_lane.load(lowered, "-O1").run("entry", {"x": x}, {})
+    for name, wanted in right.items():
+        np.testing.assert_array_equal(run_entry(lowered, {"x": x}, {})[name], wanted)
+        np.testing.assert_array_equal(found[name], wanted)
+
+
 def test_each_intrinsic_is_said_by_some_case() -> None:
     of_cases = (wanted for _, wanted in CASES.values())
-    assert set().union(BITS, {"exp2_split"}, ESTIMATES, *of_cases) == set(INTRINSICS)
+    assert set().union(BITS, SATURATED, {"exp2_split"}, ESTIMATES, *of_cases) == set(INTRINSICS)

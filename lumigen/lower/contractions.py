@@ -148,11 +148,14 @@ def is_expanding(
     What is read beside them, as a bias is, tiles read no more often than a loop that stores the factor. `is_short`:
     the loop over its tiles costs less than to store it. It need not be larger then, unless weights are among what it is
     made of, which each tile reads again. Not where all its contractions are inside its own reductions: no skeleton has
-    tiles of one inside two. Products with weights in panels, or of short rows, are consumed by products alone.
+    tiles of one inside two, nor of one of integers. Products with weights in panels, or of short rows, are consumed by
+    products alone.
     """
     inner = [r for r in walk([value]) if isinstance(r, Reduce)]
     contractions = [r for r in inner if product_factors(r) is not None]
     if not any(contractions_beside(value, one_row=False)) or any(_nested(r) for r in contractions):
+        return False
+    if any(r.dtype.is_int for r in contractions):
         return False
     made_of = {e.source for e in walk([value]) if isinstance(e, Read)}
     weighted = any(b.role is Role.WEIGHT and _feeds(b, contractions) for b in made_of)

@@ -283,7 +283,7 @@ def shared_reductions(g: CutGraph, skeletons: Skeletons) -> list[Node]:
     if not out:
         whole = {r: g.asked(skeletons.runs_whole, r) for roots in again.values() for r in roots}
         out = {n: None for n, roots in again.items() if not all(whole[r] for r in roots)}
-    kept = {with_own_map(g, n) if is_product(g, skeletons, n) else n for n in out}
+    kept = {kept_of(g, with_own_map(g, n)) if is_product(g, skeletons, n) else n for n in out}
     return [n for n in g.order if n in kept]
 
 

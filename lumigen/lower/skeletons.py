@@ -56,7 +56,7 @@ def becomes_states(
     """Whether all that becomes of a product are states of its rows, with enough rows or columns for every thread.
 
     Those are numbers, and of many rows sums of short rows of weights beside them if the product is larger than what it
-    is made of. Not of windows, which a kernel of their own packs.
+    is made of. Not of windows, which a kernel of their own packs, nor of integers.
     """
     inside, storing = [n for n in g.beside(node) if is_product(g, skeletons, n)], skeletons.storing
     few = volume(free_axes(value) - set(bound)) < storing.rows
@@ -66,7 +66,7 @@ def becomes_states(
     (product,) = inside
     found = g.reduced_to(product)
     is_long = volume(g.bound_axes(product)) > storing.row_of_weights
-    if is_long or found is None:
+    if is_long or found is None or product.dtype.is_int:
         return False
     operands = [x for _, x in g.factors(product)]
     reads = [e for e in walk(operands) if isinstance(e, Read)]

@@ -5,8 +5,9 @@ Bits of packed numbers are remainders and quotients of small integers, and f32 h
     f32(q % 16)                      whole_remainder(x, 16) of x = f32(q)
     f32(u8(floor((x + 0.5)/16)))     whole_quotient(x, 16)
     x % 16                           whole_remainder(x, 16)
+    f32(u8(x))                       saturated_u8(x)
 
-Targets have words for these two, as bits of several bytes at a time may be found at once.
+Targets have words for these, as bits of several bytes at a time may be found at once.
 
 Promises the same value wherever it gives one: bounds show that each step is exact and that no integer wraps around.
 """
@@ -85,7 +86,12 @@ def _of_cast(e: Prim) -> Floats | None:
     if x.dtype.is_int:
         return in_floats(x)
     span = _span(x) if x.dtype is f32 else None
-    return span if span is not None and span.is_whole else None
+    if span is not None and span.is_whole and _holds(e, span):
+        return span
+    if x.dtype is not f32 or e.dtype not in (i8, u8):
+        return None
+    value = intrinsic(f"saturated_{e.dtype.name}", (x,), f32)
+    return Floats(value, e.dtype.lowest, e.dtype.greatest)
 
 
 def _of_arithmetic(e: Prim) -> Floats | None:

@@ -127,6 +127,15 @@ LUMIGEN_INLINE Vec load_strided_widened(const T* p, int64_t stride, Lanes lanes)
   return build_lanes([&](int i) { return float(p[i * stride]); }, lanes);
 }
 
+// The floats of what a cast to 8 bits gives: towards zero, the nearest one where it does not fit, 0 for NaN.
+LUMIGEN_INLINE Vec saturated_u8(Vec a) {
+  return trunc(min_ordered(max_ordered(splat(0.0f), a), splat(255.0f)));
+}
+LUMIGEN_INLINE Vec saturated_i8(Vec a) {
+  const Vec known = select(is_nan(a), splat(0.0f), a);
+  return trunc(max_ordered(min_ordered(known, splat(127.0f)), splat(-128.0f)));
+}
+
 // Floats as integers of a type: towards zero, the nearest one where it does not fit, 0 for NaN.
 template <class T>
 LUMIGEN_INLINE IVec to_whole(Vec a) {
@@ -247,6 +256,8 @@ LUMIGEN_INLINE float abs(float a) { return __builtin_fabsf(a); }
 LUMIGEN_INLINE float floor(float a) { return __builtin_floorf(a); }
 LUMIGEN_INLINE float trunc(float a) { return __builtin_truncf(a); }
 LUMIGEN_INLINE float round_even(float a) { return first_lane(round_even(splat(a))); }
+LUMIGEN_INLINE float saturated_u8(float a) { return first_lane(saturated_u8(splat(a))); }
+LUMIGEN_INLINE float saturated_i8(float a) { return first_lane(saturated_i8(splat(a))); }
 LUMIGEN_INLINE float fma(float a, float b, float c) { return first_lane(fma(splat(a), splat(b), splat(c))); }
 
 // floor(a / size) of a whole number, for a power of two, and what it leaves.

@@ -239,6 +239,11 @@ LUMIGEN_INLINE bool is_nan(float a) { return a != a; }
 LUMIGEN_INLINE float abs(float a) { return fabsf(a); }
 LUMIGEN_INLINE float floor(float a) { return floorf(a); }
 LUMIGEN_INLINE float round_even(float a) { return rintf(a); }
+// The float of what a cast to 8 bits gives: towards zero, the nearest one where it does not fit, 0 for NaN.
+LUMIGEN_INLINE float saturated_u8(float a) { return truncf(fminf(fmaxf(a, 0.0f), 255.0f)); }
+LUMIGEN_INLINE float saturated_i8(float a) {
+  return a != a ? 0.0f : truncf(fminf(fmaxf(a, -128.0f), 127.0f));
+}
 // floor(a / size) of a whole number, for a power of two, and what it leaves.
 LUMIGEN_INLINE float whole_quotient(float a, float size) { return floor(a * (1.0f / size)); }
 LUMIGEN_INLINE float whole_remainder(float a, float size) { return a - whole_quotient(a, size) * size; }
@@ -316,6 +321,12 @@ LUMIGEN_INLINE Vec floor(Vec a) {
 }
 LUMIGEN_INLINE Vec round_even(Vec a) {
   return map_lanes(a, [](float x) { return round_even(x); });
+}
+LUMIGEN_INLINE Vec saturated_u8(Vec a) {
+  return map_lanes(a, [](float x) { return saturated_u8(x); });
+}
+LUMIGEN_INLINE Vec saturated_i8(Vec a) {
+  return map_lanes(a, [](float x) { return saturated_i8(x); });
 }
 LUMIGEN_INLINE Vec whole_quotient(Vec a, Vec size) {
   return map_lanes(a, size, [](float x, float y) { return whole_quotient(x, y); });

@@ -82,6 +82,11 @@ inline float fma(float a, float b, float c) { return metal::fma(a, b, c); }
 inline float abs(float a) { return metal::fabs(a); }
 inline float floor(float a) { return metal::floor(a); }
 inline float round_even(float a) { return metal::rint(a); }
+// The float of what a cast to 8 bits gives: towards zero, the nearest one where it does not fit, 0 for NaN.
+inline float saturated_u8(float a) { return metal::trunc(metal::fmin(metal::fmax(a, 0.0f), 255.0f)); }
+inline float saturated_i8(float a) {
+  return a != a ? 0.0f : metal::trunc(metal::fmin(metal::fmax(a, -128.0f), 127.0f));
+}
 // floor(a / size) of a whole number, for a power of two, and what it leaves.
 inline float whole_quotient(float a, float size) { return floor(a / size); }
 inline float whole_remainder(float a, float size) { return a - floor(a / size) * size; }
