@@ -76,22 +76,23 @@ def model(
     return helper.make_model(graph, opset_imports=domains, ir_version=8)
 
 
-def convolution(w: Window) -> Case:
-    """u8 images, i8 filters with a scale each, a bias."""
-    rng = np.random.default_rng(0)
+def filters_of(
+    w: Window, rng: np.random.Generator, stem: str, zero: int = ZERO
+) -> tuple[dict[str, Array], Callable[[str, str], Any]]:
+    """What a convolution of u8 images and i8 filters with a scale each is given, and its node."""
     inside = w.channels // w.groups
     # of the sums, in a third of what u8 holds
     spread = 0.02 * 0.01 * 73 * w.window * inside**0.5
     filters = rng.integers(-127, 128, (w.filters, inside, w.window, w.window)).astype(np.int8)
-    given = {
-        "xs": np.float32(0.02),
-        "xz": np.uint8(ZERO),
-        "w": filters,
-        "ws": (0.005 + 0.01 * rng.random(w.filters)).astype(np.float32),
-        "wz": np.zeros(w.filters, np.int8),
-        "ys": np.float32(spread),
-        "yz": np.uint8(128),
-        "b": rng.integers(-5000, 5000, w.filters).astype(np.int32),
+    given: dict[str, Array] = {
+        f"{stem}xs": np.float32(0.02),
+        f"{stem}xz": np.uint8(ZERO),
+        f"{stem}w": filters,
+        f"{stem}ws": (0.005 + 0.01 * rng.random(w.filters)).astype(np.float32),
+        f"{stem}wz": np.zeros(w.filters, np.int8),
+        f"{stem}ys": np.float32(spread),
+        f"{stem}yz": np.uint8(zero),
+        f"{stem}b": rng.integers(-5000, 5000, w.filters).astype(np.int32),
     }
     names = {
         "kernel_shape": [w.window] * 2,
@@ -99,9 +100,38 @@ def convolution(w: Window) -> Case:
         "strides": [w.step] * 2,
         "group": w.groups,
     }
-    node = helper.make_node("QLinearConv", ["x", *given], ["y"], **names)
-    x = rng.integers(0, 256, (1, w.channels, w.size, w.size)).astype(np.uint8)
-    return Case(model([node], given, x, TensorProto.UINT8), {"x": x})
+    return given, lambda x, y: helper.make_node("QLinearConv", [x, *given], [y], **names)
+
+
+def image_of(w: Window, rng: np.random.Generator) -> Array:
+    return rng.integers(0, 256, (1, w.channels, w.size, w.size)).astype(np.uint8)
+
+
+def convolution(w: Window) -> Case:
+    """u8 images, i8 filters with a scale each, a bias."""
+    rng = np.random.default_rng(0)
+    given, node = filters_of(w, rng, "", 128)
+    x = image_of(w, rng)
+    return Case(model([node("x", "y")], given, x, TensorProto.UINT8), {"x": x})
+
+
+def blocks(*windows: Window) -> Case:
+    """Three times these convolutions in a row, with what goes into them added to what comes out."""
+    rng = np.random.default_rng(0)
+    nodes, given, last = list[Any](), dict[str, Array](), "x"
+    given |= {"s": np.float32(0.02), "z": np.uint8(ZERO)}
+    for i in range(3):
+        inside = last
+        for j, w in enumerate(windows):
+            more, node = filters_of(w, rng, f"b{i}{j}")
+            given |= more
+            nodes.append(node(inside, f"c{i}{j}"))
+            inside = f"c{i}{j}"
+        names = [last, "s", "z", inside, "s", "z", "s", "z"]
+        last = "y" if i == 2 else f"y{i}"
+        nodes.append(helper.make_node("QLinearAdd", names, [last], domain="com.microsoft"))
+    x = image_of(windows[0], rng)
+    return Case(model(nodes, given, x, TensorProto.UINT8), {"x": x})
 
 
 def product(rows: int, depth: int, columns: int) -> Case:
@@ -157,6 +187,14 @@ def in_blocks(rows: int, depth: int, columns: int, block: int, level: int) -> Ca
 
 CASES: dict[str, Callable[[], Case]] = {
     **{f"QLinearConv, {name}": lambda w=w: convolution(w) for name, w in WINDOWS.items()},
+    "three blocks of 256, 64, 64 and 256 channels, 56 x 56": lambda: blocks(
+        Window(256, 64, 56, 1, 1, 0), Window(64, 64, 56, 3, 1, 1), Window(64, 256, 56, 1, 1, 0)
+    ),
+    "three blocks of 32 and 192 channels, depthwise, 28 x 28": lambda: blocks(
+        Window(32, 192, 28, 1, 1, 0),
+        Window(192, 192, 28, 3, 1, 1, 192),
+        Window(192, 32, 28, 1, 1, 0),
+    ),
     "QLinearMatMul, 128 x 768 by 3072": lambda: product(128, 768, 3072),
     "QLinearMatMul, 1 x 2048 by 2048": lambda: product(1, 2048, 2048),
     "DynamicQuantizeLinear, MatMulInteger, 128 x 768 by 3072": lambda: dynamic(128, 768, 3072),
