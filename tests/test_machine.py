@@ -147,7 +147,7 @@ KEPT = {
         **dict.fromkeys(("unit: 8", "_terms: 8", "_plane: 8", "_planes: 8"), "bits of a byte"),
         "_planes: 128": "the greatest number below which integers of 8 bits begin",
     },
-    "lower/panels.py": {"at: 8": "bits of a byte"},
+    "lower/panel_columns.py": {"at: 8": "bits of a byte"},
     "lower/order.py": {"LANES": "a width that the headers want and no statement uses"},
     "lower/phases.py": {"MOST": "text of a kernel, which has a load for each phase"},
     "lower/pipeline.py": {"MOST": "what an int holds"},

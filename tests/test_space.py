@@ -129,6 +129,20 @@ ALL: dict[str, Row] = {
         lambda x, w: F.conv2d(x, w, padding=1),
         {"x": lg.spec(1, 3, 9, 11), "w": lg.spec(20, 3, 3, 3)},
     ),
+    "windows of bytes": Row(
+        lambda x: F.conv2d(
+            x.to(lg.i32),
+            nn.Parameter(20, 16, 3, 3, dtype=lg.i8, name="w").to(lg.i32),
+            padding=1,
+        ),
+        {"x": lg.spec(1, 16, 9, 11, dtype=lg.u8)},
+        ("cpu",),
+    ),
+    "windows of a channel of bytes": Row(
+        lambda x, w: F.conv2d(x.to(lg.i32), w.to(lg.i32), padding=1, groups=3),
+        {"x": lg.spec(1, 3, 20, 30, dtype=lg.u8), "w": lg.spec(3, 1, 3, 3, dtype=lg.i8)},
+        ("cpu",),
+    ),
     "place of the most": Row(
         lambda a: (a @ nn.Parameter(130, 40, name="w").T).argmax(-1),
         {"a": lg.spec(64, 40)},

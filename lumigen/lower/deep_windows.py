@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from lumigen.condition import Cmp
 from lumigen.dtype import i32
 from lumigen.index import Axis, Ix, Lookup, ix, minimum, product
-from lumigen.lower.contract import Contraction, Products, flatten
+from lumigen.lower.contract import WIDTH, Contraction, Products, flatten
 from lumigen.lower.contractions import bytes_of
 from lumigen.lower.scope import Scope, address
 from lumigen.lower.sliding import Along
@@ -37,8 +37,6 @@ from lumigen.region import (
     reduce,
 )
 from lumigen.tile import Operand, PackRuns
-
-LEAST = 16  # of the depth that lies innermost, which vectors turn together
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,7 @@ class DeepWindows:
     def _is_whole(self, found: Contraction) -> bool:
         """Whether a tile has a size, nothing but windows moves along it, and it needs no integer that is read."""
         extents = self.columns.point.extent, self.inner.extent
-        if not all(e.is_const for e in extents) or extents[1].const < LEAST:
+        if not all(e.is_const for e in extents) or extents[1].const < WIDTH:  # squares are turned
             return False
         try:
             places = (self.base, self.steps[0], *(c.slack for c in self.shown(ix(0), ix(0))))
