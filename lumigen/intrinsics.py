@@ -96,4 +96,5 @@ INTRINSICS: dict[str, Function] = {
     "exp2_split": Function(_exp2_split),
     "near_quotient": Function(np.divide),
     "near_recip": Function(np.reciprocal),
+    "near_exp2": Function(np.exp2),
 }

@@ -20,14 +20,14 @@ load_strided_widened load_where load_where_bf16 load_where_f16 load_widened log2
 mask_affine mask_all mask_and mask_lanes mask_not mask_or masked masks max_nan max_ordered max_run max_teams min_nan
 min_ordered mod multiplier multiply multiply_bf16 multiply_bytes multiply_direct_b multiply_direct_b_bf16
 multiply_fragment multiply_one multiply_row multiply_row_panels multiply_streamed multiply_streamed_bytes
-multiply_wrapping narrow ne near_quotient near_recip neighbours one_by_one order_row order_rows pack_a pack_a_along
-pack_a_along_bf16 pack_a_along_bytes pack_a_bf16 pack_a_bytes pack_a_from pack_a_from_bf16 pack_a_from_bytes
-pack_a_in_runs_bytes pack_b pack_b_along pack_b_along_bf16 pack_b_bf16 pack_b_from pack_b_from_bf16 pack_rows_of_runs
-pack_runs pairs places polynomial power products random_bits reach recip reduce_add reduce_max round_bf16 round_even
-round_f16 saturated_i8 saturated_u8 scale_rows scan_lanes select select_row several sin splat splat_int sqrt store
-store_bf16 store_f16 store_int store_strided store_strided_bf16 store_strided_f16 store_strided_int subtract_wrapping
-sum_row sum_rows team_number team_rank to_float to_int to_whole transpose_tile turn_runs_bytes whole_quotient
-whole_remainder whole_sum whole_vectors widen widen_anew widened zero_tail
+multiply_wrapping narrow ne near_exp2 near_quotient near_recip neighbours one_by_one order_row order_rows pack_a
+pack_a_along pack_a_along_bf16 pack_a_along_bytes pack_a_bf16 pack_a_bytes pack_a_from pack_a_from_bf16
+pack_a_from_bytes pack_a_in_runs_bytes pack_b pack_b_along pack_b_along_bf16 pack_b_bf16 pack_b_from pack_b_from_bf16
+pack_rows_of_runs pack_runs pairs places polynomial power products random_bits reach recip reduce_add reduce_max
+round_bf16 round_even round_f16 saturated_i8 saturated_u8 scale_rows scan_lanes select select_row several sin splat
+splat_int sqrt store store_bf16 store_f16 store_int store_strided store_strided_bf16 store_strided_f16 store_strided_int
+subtract_wrapping sum_row sum_rows team_number team_rank to_float to_int to_whole transpose_tile turn_runs_bytes
+whole_quotient whole_remainder whole_sum whole_vectors widen widen_anew widened zero_tail
 
 Accumulators Along BFloat16 Batch Boxes Bytes CUtensorMap Copy Doubles Extent Float16 Float32 Flow KeepsAll Mask
 Multiplier PackedVec Part Product Reach Run Several Strided Sums Tile TileAt Together Total TransposedTile Vec Vecs bf16

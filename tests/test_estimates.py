@@ -19,17 +19,20 @@ from lumigen.region import Expr, Intrinsic, Prim, walk
 from lumigen.targets.cpu.device import CPU
 from lumigen.targets.cuda.device import CUDA
 
+ESTIMATES = {"near_quotient", "near_recip", "near_exp2"}
 Two = Callable[[lg.Tensor, lg.Tensor], lg.Tensor]
 # name: the function, the estimates in its kernels, and whether there is a quotient or a reciprocal beside them
 CASES: dict[str, tuple[Two, set[str], bool]] = {
     "a quotient": (lambda x, y: x / y, {"near_quotient"}, False),
-    "a reciprocal": (lambda x, _: x.sigmoid(), {"near_recip"}, False),
+    "a reciprocal": (lambda x, _: x.sigmoid(), {"near_recip", "near_exp2"}, False),
     "one by a constant is a product": (lambda x, y: x / 6 + y, set(), False),
     "by what has no reciprocal": (lambda x, y: x / 1e-40 + y, {"near_quotient"}, False),
+    "a power": (lambda x, y: (x.exp() + y).exp2(), {"near_exp2"}, False),
+    "a power that is compared": (lambda x, y: lg.where(x.exp() < 1, x, y), set(), False),
     "the greater of two": (lambda x, y: lg.maximum(x / y, y), {"near_quotient"}, False),
     "a sum of quotients": (lambda x, y: (x / y).sum(-1), {"near_quotient"}, False),
-    "a softmax": (lambda x, _: x.softmax(-1), {"near_recip"}, False),
-    "a product and a gate": (lambda x, y: (x @ y.T).sigmoid(), {"near_recip"}, False),
+    "a softmax": (lambda x, _: x.softmax(-1), {"near_recip", "near_exp2"}, False),
+    "a product and a gate": (lambda x, y: (x @ y.T).sigmoid(), {"near_recip", "near_exp2"}, False),
     "a whole part": (lambda x, y: (x / y).floor(), set(), True),
     "a remainder": (lambda x, y: (x / y) % 1, set(), True),
     "a comparison": (lambda x, y: lg.where(x / y < 1, x, y), set(), True),
@@ -62,10 +65,7 @@ def values_of(model: LoweredModel) -> list[Expr]:
 
 
 def estimates_of(model: LoweredModel) -> set[str]:
-    return {e.name for e in values_of(model) if isinstance(e, Intrinsic)} & {
-        "near_quotient",
-        "near_recip",
-    }
+    return {e.name for e in values_of(model) if isinstance(e, Intrinsic)} & ESTIMATES
 
 
 def is_rounded(model: LoweredModel) -> bool:

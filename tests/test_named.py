@@ -87,7 +87,7 @@ def test_an_intrinsic_means_what_its_primitives_do(name: str, dtype: DType) -> N
 
 
 BITS = {"whole_quotient", "whole_remainder"}
-ESTIMATES = {"near_quotient", "near_recip"}  # of test_estimates
+ESTIMATES = {"near_quotient", "near_recip", "near_exp2"}  # of test_estimates
 SATURATED = {"saturated_i8", "saturated_u8"}
 
 

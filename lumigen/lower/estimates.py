@@ -1,8 +1,9 @@
-"""estimates: quotients that end in numbers of 16 bits, where a device has them in a fifth of the time.
+"""estimates: quotients and powers that end in numbers of 16 bits, where a device has them in less time.
 
-Before: a tile program whose quotients are rounded once, to f32.  After: the same with `near_quotient` and
-`near_recip`, which are up to three units in the last place apart, wherever a quotient reaches nothing but numbers that
-are rounded to 16 bits, and nothing that jumps: no comparison, no whole part, no place. Those keep the rounded one.
+Before: a tile program whose quotients are rounded once, to f32, and whose powers have exponents that are not rounded.
+After: the same with `near_quotient` and `near_recip`, which are up to three units in the last place apart, and with
+`near_exp2` of rounded products, wherever a value reaches nothing but numbers that are rounded to 16 bits, and nothing
+that jumps: no comparison, no whole part, no place. Folds around products say by themselves how their powers round.
 """
 
 from __future__ import annotations
@@ -33,7 +34,16 @@ from lumigen.region import (
     rebuild,
     walk,
 )
-from lumigen.tile import BitPlane, GroupNumbers, GroupScales, Operand, Stmt, Streamed, TileProgram
+from lumigen.tile import (
+    BitPlane,
+    GroupNumbers,
+    GroupScales,
+    Multiply,
+    Operand,
+    Stmt,
+    Streamed,
+    TileProgram,
+)
 
 SMOOTH = frozenset({"max_ordered", "min_ordered", "max_nan", "min_nan", "abs", "power"})
 _STATEMENTS = get_args(Stmt)
@@ -44,9 +54,10 @@ def estimated(program: TileProgram, meaning: Region) -> TileProgram:
     """The program of a region, all of whose results are of 16 bits; any other one as it is."""
     if not all(s.dst.dtype in (f16, bf16) for s in meaning.stores):
         return program
-    if not any(isinstance(e, Prim) and e.op is Op.RECIP for e in walk(_values(program))):
+    if not any(isinstance(e, Prim) and e.op in (Op.RECIP, Op.EXP2) for e in walk(_values(program))):
         return program
-    return replace(program, body=_Estimates(_jumping(program)).body(program.body))
+    powers = not any(isinstance(s, Multiply) for s in program.statements())
+    return replace(program, body=_Estimates(_jumping(program), powers).body(program.body))
 
 
 def _values(program: TileProgram) -> list[Expr]:
@@ -136,6 +147,7 @@ class _Estimates:
     """All else of a program."""
 
     jumping: _Jumping
+    powers: bool  # of two, besides quotients
     done: dict[Expr, Expr] = field(default_factory=dict[Expr, Expr])
 
     def body(self, stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
@@ -161,6 +173,8 @@ class _Estimates:
             return None
         if e.op is Op.RECIP:
             return intrinsic("near_recip", (self.value(e.args[0]),), f32)
+        if e.op is Op.EXP2 and self.powers:
+            return intrinsic("near_exp2", (self.value(e.args[0]),), f32)
         for x, y in (e.args, e.args[::-1]) if e.op is Op.MUL else ():
             if isinstance(y, Prim) and y.op is Op.RECIP and y not in self.jumping.values:
                 (divisor,) = y.args

@@ -210,6 +210,7 @@ LUMIGEN_INLINE float near_recip(float a) {
   asm("rcp.approx.f32 %0, %1;" : "=f"(out) : "f"(a));
   return out;
 }
+LUMIGEN_INLINE float near_exp2(float a) { return exp2f(a); }
 LUMIGEN_INLINE float sqrt(float a) { return sqrtf(a); }
 LUMIGEN_INLINE float exp2(float a) { return exp2f(a); }
 LUMIGEN_INLINE float exp(float a) { return expf(a); }
@@ -273,6 +274,9 @@ LUMIGEN_INLINE Vec recip(Vec a) {
 }
 LUMIGEN_INLINE Vec near_quotient(Vec a, Vec b) {
   return map_lanes(a, b, [](float x, float y) { return near_quotient(x, y); });
+}
+LUMIGEN_INLINE Vec near_exp2(Vec a) {
+  return map_lanes(a, [](float x) { return near_exp2(x); });
 }
 LUMIGEN_INLINE Vec near_recip(Vec a) {
   return map_lanes(a, [](float x) { return near_recip(x); });
