@@ -1,5 +1,5 @@
 // if sm_90a and q aligned and k aligned and v aligned
-//   run k01_product_cascade_roles(q, k, v, out, rows, map + 0 [1, 2, rows, 64] strides (0, 64*rows, 64), map + 0 [1, 2, rows, 64] strides (0, 64*rows, 64), map + 0 [1, 2, rows, 64] strides (0, 64*rows, 64)) tasks 2*((rows + 191)//192)
+//   run k01_product_cascade_roles(q, k, v, out, rows, map + 0 [1, 2, rows, 64] strides (0, 64*rows, 64), map + 0 [1, 2, rows, 64] strides (0, 64*rows, 64), map + 0 [1, 2, rows, 64] strides (0, 64*rows, 64)) tasks 2*((rows + 127)//128)
 #define LUMIGEN_TEAM 1  // threads that share a row
 #define LUMIGEN_LANES 2  // elements of a Vec
 #include "runtime/cascade_roles.cuh"
@@ -9,8 +9,8 @@
 
 namespace LUMIGEN_NS {
 
-using Tile = CascadeRolesTile<f16, 192, 64, 64, 128, 2, 1, 1, 0, Along::kDepth, Along::kDepth, Along::kMajor>;
-static_assert(Tile::PanelA::kBoxLines == 192 && Tile::PanelB::kBoxLines == 128 && Tile::PanelC::kBoxLines == 64,
+using Tile = CascadeRolesTile<f16, 128, 64, 64, 128, 2, 1, 1, 0, Along::kDepth, Along::kDepth, Along::kMajor>;
+static_assert(Tile::PanelA::kBoxLines == 128 && Tile::PanelB::kBoxLines == 128 && Tile::PanelC::kBoxLines == 64,
     "the boxes of the maps");
 
 __global__ void LUMIGEN_CLUSTER(Tile::kCluster) __launch_bounds__(Tile::kThreads, Tile::kBlocks)
@@ -20,8 +20,8 @@ __global__ void LUMIGEN_CLUSTER(Tile::kCluster) __launch_bounds__(Tile::kThreads
   uint16_t* const out = args.out;
   [[maybe_unused]] const int rows = static_cast<int>(args.rows);
   const int task = static_cast<int>(blockIdx.x);
-  const int m0 = 192 * ((rows + 191) / 192) - 192 * (task / 2) - 192;
-  const int m1 = index_min(m0 + 192, rows);
+  const int m0 = 128 * ((rows + 127) / 128) - 128 * (task / 2) - 128;
+  const int m1 = index_min(m0 + 128, rows);
   const int i1 = task % 2;
   const int i0 = 0;
   const Batch a = {reinterpret_cast<const CUtensorMap*>(&args.map_a), i1, 0};

@@ -1,5 +1,5 @@
 // if sm_90a and q aligned and k aligned and v aligned
-//   run k01_total_mixed_cascade_roles(q, k, v, total, mixed, rows, map + 0 [1, 1, rows, 64] strides (0, 0, 64), map + 0 [1, 1, rows, 64] strides (0, 0, 64), map + 0 [1, 1, rows, 64] strides (0, 0, 64)) tasks ((rows + 191)//192)
+//   run k01_total_mixed_cascade_roles(q, k, v, total, mixed, rows, map + 0 [1, 1, rows, 64] strides (0, 0, 64), map + 0 [1, 1, rows, 64] strides (0, 0, 64), map + 0 [1, 1, rows, 64] strides (0, 0, 64)) tasks ((rows + 127)//128)
 #define LUMIGEN_TEAM 1  // threads that share a row
 #define LUMIGEN_LANES 2  // elements of a Vec
 #include "runtime/cascade_roles.cuh"
@@ -9,8 +9,8 @@
 
 namespace LUMIGEN_NS {
 
-using Tile = CascadeRolesTile<f16, 192, 64, 64, 128, 2, 1, 1, 0, Along::kDepth, Along::kDepth, Along::kMajor>;
-static_assert(Tile::PanelA::kBoxLines == 192 && Tile::PanelB::kBoxLines == 128 && Tile::PanelC::kBoxLines == 64,
+using Tile = CascadeRolesTile<f16, 128, 64, 64, 128, 2, 1, 1, 0, Along::kDepth, Along::kDepth, Along::kMajor>;
+static_assert(Tile::PanelA::kBoxLines == 128 && Tile::PanelB::kBoxLines == 128 && Tile::PanelC::kBoxLines == 64,
     "the boxes of the maps");
 
 __global__ void LUMIGEN_CLUSTER(Tile::kCluster) __launch_bounds__(Tile::kThreads, Tile::kBlocks)
@@ -21,8 +21,8 @@ __global__ void LUMIGEN_CLUSTER(Tile::kCluster) __launch_bounds__(Tile::kThreads
   uint16_t* const mixed = args.mixed;
   [[maybe_unused]] const int rows = static_cast<int>(args.rows);
   const int task = static_cast<int>(blockIdx.x);
-  const int m0 = 192 * task;
-  const int m1 = index_min(m0 + 192, rows);
+  const int m0 = 128 * task;
+  const int m1 = index_min(m0 + 128, rows);
   const Batch a = {reinterpret_cast<const CUtensorMap*>(&args.map_a), 0, 0};
   const Batch b = {reinterpret_cast<const CUtensorMap*>(&args.map_b), 0, 0};
   const Batch c = {reinterpret_cast<const CUtensorMap*>(&args.map_c), 0, 0};

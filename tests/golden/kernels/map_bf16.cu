@@ -32,8 +32,7 @@ __global__ void __launch_bounds__(kThreads) k00_simt_model_1(const __grid_consta
         const Vec held1 = widened(held1_parts[part]);
         const int i0i1 = 128 * task + i0i1_offset;
         store_bf16(out + i0i1,
-            fma(near_quotient(held0, exp2_scaled(held0, -1.442695f, -1.925963e-08f) + splat(1.0f)), held1, splat(1.0f)),
-            lanes);
+            fma(near_quotient(held0, near_exp2(held0 * splat(-1.442695f)) + splat(1.0f)), held1, splat(1.0f)), lanes);
       });
     }
   });

@@ -37,7 +37,9 @@ __global__ void __launch_bounds__(kThreads)
       for_parts<1>(packed, 32, [&](int part, int /*k1_part*/, auto lanes) {
         Vec& held0 = held0_parts[part];
         Vec& held1 = held1_parts[part];
-        acc1 = acc1 + zero_tail(held1 * exp(held0 - splat((r0 < -3.4028235e+38f) ? 0.0f : r0)), lanes, 0.0f);
+        acc1 = acc1 +
+            zero_tail(held1 * near_exp2((held0 - splat((r0 < -3.4028235e+38f) ? 0.0f : r0)) * splat(1.442695f)), lanes,
+                0.0f);
       });
       const float r1 = reduce_add(acc1);
       const bool v0 = r0 == -__builtin_inff();
@@ -47,7 +49,7 @@ __global__ void __launch_bounds__(kThreads)
         #pragma unroll 32
         for (int k1_part = 0; k1_part < 32; ++k1_part) {
           acc2 = fma(load(parts2 + 64 * i0i1 + i2 + 512 * k1_part, lanes),
-              splat(exp(parts0[i0i1 + 8 * k1_part] - ((r0 < -3.4028235e+38f) ? 0.0f : r0))), acc2);
+              splat(near_exp2((parts0[i0i1 + 8 * k1_part] - ((r0 < -3.4028235e+38f) ? 0.0f : r0)) * 1.442695f)), acc2);
         }
         store_bf16(out + 64 * i0i1 + i2, v0 ? splat(0.0f) : acc2 * splat(v1), lanes);
       });
