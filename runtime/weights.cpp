@@ -80,7 +80,8 @@ void pack(char* packed, const char* source, const Panels& p) {
   const auto at = [&](int64_t n, int64_t k) {
     const int64_t along = k / inner * p.outer_stride + k % inner * p.k_stride;
     T item;
-    std::memcpy(&item, source + (p.base + n * p.n_stride + along) * static_cast<int64_t>(sizeof(T)), sizeof(T));
+    std::memcpy(&item, source + (p.base + n * p.n_stride + along) * static_cast<int64_t>(sizeof(T)),
+                sizeof(T));
     return item;
   };
   T* out = reinterpret_cast<T*>(packed);
