@@ -403,10 +403,11 @@ class Live(Tensor):
     def set(self, data: Any) -> Live:
         """Give values: anything that numpy understands, converted to the tensor's dtype.
 
-        BadInput where their shape is not the declared one, or where they are no numbers.
+        BadInput where their shape is not the declared one, where they are no numbers, and where the dtype has no
+        number near: integers of fractions, and what is beyond its range.
         """
         try:
-            array = np.asarray(data).astype(self.dtype.numpy)
+            array = self._held(np.asarray(data))
         except (TypeError, ValueError, OverflowError) as e:
             raise fail(
                 BadInput,
@@ -431,6 +432,21 @@ class Live(Tensor):
             )
         self._data = array
         return self
+
+    def _held(self, given: Array) -> Array:
+        """The values in the tensor's dtype; ValueError where a number has none near."""
+        with np.errstate(all="ignore"):
+            array = given.astype(self.dtype.numpy)
+            if given.dtype.kind not in "biuf" or self.dtype.is_bool:
+                return array
+            whole = self.dtype.is_int
+            lost = array != given if whole else np.isinf(array) & np.isfinite(given)
+        if lost.any():
+            number = given[lost].flat[0]
+            raise ValueError(
+                f"{number} is {'no ' + str(self.dtype) if whole else 'beyond its range'}"
+            )
+        return array
 
     def value(self) -> Array:
         """The values given; BadInput where there are none."""

@@ -384,7 +384,7 @@ class AnotherSource(UserError):
 
     message = (
         "[compile] {directory} holds the project of {before}, and this one is of {source}. "
-        "Name another directory with -o, or pass --force to replace it."
+        "Name another directory (-o), or pass --force (force=True) to replace it."
     )
 
 
@@ -393,7 +393,7 @@ class EditedFiles(UserError):
 
     message = (
         "[compile] these files in {directory} were edited after they were emitted: {files}. "
-        "Move your changes elsewhere, or pass --force to overwrite them."
+        "Move your changes elsewhere, or pass --force (force=True) to overwrite them."
     )
 
 

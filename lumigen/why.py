@@ -104,8 +104,8 @@ def _fusion(whole: _Whole, region: Region) -> Iterator[str]:
             yield f"  {b.name}, its result: it is an output or a state of the model"
             continue
         readers = dict.fromkeys(name for r, name in kernels if b in r.reads())
-        by = ", ".join(readers) or "another kernel"
-        yield f"  {slots.get(b.name, b.name)}, its result, which {by} reads: {_reason(rules.get(b.name))}"
+        by = f"{', '.join(readers) or 'another kernel'} {'read' if len(readers) > 1 else 'reads'}"
+        yield f"  {slots.get(b.name, b.name)}, its result, which {by}: {_reason(rules.get(b.name))}"
     yield ""
 
 

@@ -223,11 +223,13 @@ def test_compile_as_json(here: Path, run: Run) -> None:
     assert found["entries"][0]["dims"] == {"batch": 64}
 
 
-def test_options_reach_build(here: Path, run: Run) -> None:
+@pytest.mark.parametrize("width", ["width: int = 3", "width=3"])
+def test_options_reach_build(width: str, here: Path, run: Run) -> None:
+    """By their annotations, or by the types of their defaults."""
     write(
         here / "model.py",
         "import lumigen as lg\n"
-        "def build(weights=None, width: int = 3):\n"
+        f"def build(weights=None, {width}):\n"
         "    model = lg.Model('sized')\n"
         "    @model.entry(x=lg.spec(width))\n"
         "    def twice(x):\n"

@@ -308,3 +308,29 @@ def test_the_library_for_a_gpu_compiles(tmp_path: Path, monkeypatch: pytest.Monk
             made(lg.GenericCompiler(), lg.HalfCompiler(), backend)
     (directory,) = (tmp_path / "cuda").iterdir()
     assert (directory / "lib" / "libgraph.so").is_file()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values", "said"),
+    [
+        (lg.i64, [1.5, 2.0], "1.5 is no i64"),
+        (lg.u8, [255, 300], "300 is no u8"),
+        (lg.u8, [-1], "-1 is no u8"),
+        (lg.i32, [np.nan], "nan is no i32"),
+        (lg.f16, [1.0, 1e6], "1000000.0 is beyond its range"),
+    ],
+    ids=str,
+)
+def test_a_number_that_a_dtype_has_not_is_refused(
+    dtype: lg.DType, values: list[float], said: str
+) -> None:
+    with pytest.raises(lg.errors.BadInput, match=said):
+        lg.Graph().tensor(len(values), dtype=dtype).set(values)
+
+
+def test_numbers_are_rounded_to_floats() -> None:
+    given = [0.1, np.inf, np.nan, 3.0]
+    cx = lg.Graph()
+    half, whole = cx.tensor(4, dtype=lg.f16).set(given), cx.tensor(2, dtype=lg.i64).set([2.0, True])
+    np.testing.assert_array_equal(half.value(), np.array(given, np.float16))
+    np.testing.assert_array_equal(whole.value(), [2, 1])

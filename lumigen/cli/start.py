@@ -39,8 +39,10 @@ from safetensors.numpy import save_file
 rng = np.random.default_rng(0)
 tensors = {{}}
 for weight in model.trace().weights:
-    scale = 1 / np.sqrt(weight.shape[-1])
-    tensors[weight.name] = rng.normal(0, scale, weight.shape).astype(weight.dtype.numpy)
+    values = rng.normal(0, 1 / np.sqrt(weight.shape[-1]), weight.shape)
+    if weight.name.endswith("var"):  # the variances of a batch norm
+        values = 1 + np.abs(values)
+    tensors[weight.name] = values.astype(weight.dtype.numpy)
 save_file(tensors, "{name}.safetensors")
 '''
 

@@ -263,6 +263,10 @@ def _transposed(
     need_rank(op, "the input", x, ("batch", "channel", *AXES[rank]))
     need_rank(op, "the weight", weight, ("in", "out", *AXES[rank]))
     check_count(op, "groups", groups)
+    have, taken = x.extents[1], weight.extents[0]
+    if have is not taken:
+        rule = f"the input has {have} channels, the weight takes {taken}"
+        raise unequal(op, have, taken, x.extents, weight.extents, rule, "Check the layer before.")
     names = AXES[rank]
     sizes = zip(names, weight.extents[2:], strict=True)
     kernel = [fixed(op, f"the kernel's {n}", e) for n, e in sizes]

@@ -240,7 +240,7 @@ def _find(file: Path, module: types.ModuleType, name: str | None) -> Model | Cal
 def _build(
     file: Path, function: Callable[..., Any], weights: Weights | None, options: Options
 ) -> Model:
-    """function(weights, **options), the options parsed by its annotations."""
+    """function(weights, **options), the options parsed by its annotations, or by the defaults of those without."""
     signature = inspect.signature(function)
     parameters = list(signature.parameters.values())
     args: list[Any] = []
@@ -254,7 +254,8 @@ def _build(
             raise _error(file, why, "Pass the file with --weights.")
         args.append(weights)
     hints = typing.get_type_hints(function)
-    known = {p.name: hints.get(p.name, str) for p in parameters if p.kind is not p.VAR_KEYWORD}
+    named = [p for p in parameters if p.kind is not p.VAR_KEYWORD]
+    known = {p.name: hints.get(p.name, _of_default(p.default)) for p in named}
     for key in options:
         if key not in known:
             raise UnknownOption(command="model", name=f"option {key}", known=sorted(known))
@@ -275,6 +276,12 @@ def _build(
 
 
 # --- options --------------------------------------------------------------------------------------
+
+
+def _of_default(value: object) -> type:
+    """What an option without an annotation is parsed as."""
+    return type(value) if isinstance(value, bool | int | float) else str
+
 
 _TRUE = ("true", "1", "yes", "on")
 _FALSE = ("false", "0", "no", "off")
