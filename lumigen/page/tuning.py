@@ -94,7 +94,7 @@ def _region(r: RegionStory, story: Story, compilation: Compilation, longest: flo
         verdict=r.verdict,
         before=duration(r.before),
         best=duration(r.best),
-        least="unknown" if r.least is None else duration(r.least),
+        least="not measured" if r.least is None else duration(r.least),
         tried=len({a.choice for a in r.attempts}),
         chosen=as_text(r.chosen),
         bars=BarsContext(
