@@ -155,7 +155,7 @@ COUNTS: dict[tuple[str, str], dict[str, tuple[int, int]]] = {
     ("whisper", "cuda:sm_90a"): {"listen": (29, 27), "prefill": (25, 24), "decode": (23, 15)},
     ("resnet", "cpu"): {"classify": (14, 12)},
     ("resnet", "cuda:sm_90a"): {"classify": (15, 14)},
-    ("yolov8", "cpu"): {"detect": (89, 79)},
+    ("yolov8", "cpu"): {"detect": (84, 74)},
     ("yolov8", "cuda:sm_90a"): {"detect": (83, 95)},
     ("digits", "cpu"): {"classify": (3, 3)},
     ("digits", "cuda:sm_90a"): {"classify": (3, 7)},
