@@ -18,7 +18,7 @@ from lumigen.interp.graph import evaluate
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.pipeline import lower_model
-from lumigen.region import Reduce, walk
+from lumigen.region import Intrinsic, Reduce, walk
 from lumigen.target import parse_target
 from lumigen.targets.cpu.device import CPU
 
@@ -118,6 +118,24 @@ def test_a_sum_that_floats_do_not_hold_stays_one_of_integers(rng: np.random.Gene
         values = [s.value for k in model.kernels for s in k.region.stores]
         assert {e.dtype for e in walk(values) if isinstance(e, Reduce)} == {dtype}
         are_exact(graph, model, inputs)
+
+
+@pytest.mark.parametrize(
+    "term",
+    [lambda x: x % 16, lambda x: x // 16, lambda x: (x.to(f32) * 2 - 99).to(u8)],
+    ids=["remainders", "quotients", "casts of floats"],
+)
+@pytest.mark.parametrize("axis", [0, 1])
+def test_terms_that_are_words_of_a_target(
+    term: Function, axis: int, rng: np.random.Generator
+) -> None:
+    """A region has primitives only, of which the reference of its kernel is written."""
+    graph, model = lowered(
+        lambda x: term(x).to(i32).sum(axis, dtype=i32), x=lg.spec(9, 37, dtype=u8)
+    )
+    values = [s.value for k in model.kernels for s in k.region.stores]
+    assert not any(isinstance(e, Intrinsic) for e in walk(values))
+    are_exact(graph, model, {"x": numbers(rng, u8, 9, 37)})
 
 
 def test_integers_that_two_values_are_made_of(rng: np.random.Generator) -> None:
