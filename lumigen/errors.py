@@ -384,7 +384,7 @@ class AnotherSource(UserError):
 
     message = (
         "[compile] {directory} holds the project of {before}, and this one is of {source}. "
-        "Name another directory (-o), or pass --force (force=True) to replace it."
+        "Name another directory with -o, or pass --force (force=True) to replace it."
     )
 
 

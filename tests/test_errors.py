@@ -273,7 +273,7 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
         {"directory": "model-cpu", "before": "model.pt2", "source": "model.onnx"},
         (
             "[compile] model-cpu holds the project of model.pt2, and this one is of model.onnx. "
-            "Name another directory with -o, or pass --force to replace it."
+            "Name another directory with -o, or pass --force (force=True) to replace it."
         ),
     ),
     errors.EditedFiles: (
@@ -281,7 +281,7 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
         (
             "[compile] these files in digits-cpu were edited after they were emitted: README.md, "
             "src/digits.cpp. "
-            "Move your changes elsewhere, or pass --force to overwrite them."
+            "Move your changes elsewhere, or pass --force (force=True) to overwrite them."
         ),
     ),
     errors.NotAsEmitted: (
