@@ -407,7 +407,7 @@ class Live(Tensor):
         number near: integers of fractions, and what is beyond its range.
         """
         try:
-            array = self._held(np.asarray(data))
+            array = self._converted(np.asarray(data))
         except (TypeError, ValueError, OverflowError) as e:
             raise fail(
                 BadInput,
@@ -433,7 +433,7 @@ class Live(Tensor):
         self._data = array
         return self
 
-    def _held(self, given: Array) -> Array:
+    def _converted(self, given: Array) -> Array:
         """The values in the tensor's dtype; ValueError where a number has none near."""
         with np.errstate(all="ignore"):
             array = given.astype(self.dtype.numpy)

@@ -19,15 +19,13 @@ from lumigen.dtype import i32
 from lumigen.index import Axis, Ix, Lookup, ix, minimum, product
 from lumigen.lower.contract import WIDTH, Contraction, Products, flatten
 from lumigen.lower.contractions import bytes_of
+from lumigen.lower.operands import read_where
 from lumigen.lower.scope import Scope, address
 from lumigen.lower.sliding import Along
 from lumigen.plan import NotRealised
 from lumigen.region import (
     Buffer,
-    Choose,
-    Const,
     Expr,
-    Holds,
     Read,
     Reduce,
     Region,
@@ -58,7 +56,7 @@ class DeepWindows:
         axes = [a for a in found.reduce.axes if a.extent != 1]
         if narrow is None or len(found.m_axes) != 2 or len(axes) != 3:
             return None
-        guarded = _guarded(narrow)
+        guarded = read_where(narrow)
         if guarded is None:
             return None
         image, where, fill = guarded
@@ -163,20 +161,6 @@ class DeepWindows:
             run *= a.extent.const
         flat = at.substitute(flatten(self.depth, "k")[1])
         return Operand(None, ix(0), None, None, read(tile, (flat,))), run
-
-
-def _guarded(value: Expr) -> tuple[Read, tuple[Cmp, ...], float] | None:
-    """A read where conditions hold, and the one number that stands for it elsewhere."""
-    where, fills = list[Cmp](), set[float]()
-    while isinstance(value, Choose) and isinstance(value.condition, Holds):
-        if not isinstance(value.otherwise, Const):
-            return None
-        fills.add(value.otherwise.value)
-        where += value.condition.conditions
-        value = value.then
-    if not isinstance(value, Read) or len(fills) > 1:
-        return None
-    return value, tuple(where), next(iter(fills), 0.0)
 
 
 def depth_turned(found: Products, region: Region) -> tuple[Products, Region] | None:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from lumigen.dtype import DType
 from lumigen.index import Axis, Ix, Lookup, ix
+from lumigen.lower.operands import read_where
 from lumigen.lower.scope import address
-from lumigen.region import Buffer, Choose, Expr, Holds, Read, is_zero
+from lumigen.region import Buffer, Expr, Read
 
 VECTOR = 16  # bytes
 PIECES = (VECTOR, VECTOR // 2)  # bytes that are copied at once, the most first
@@ -20,13 +21,10 @@ PIECES = (VECTOR, VECTOR // 2)  # bytes that are copied at once, the most first
 
 def guarded(value: Expr) -> tuple[Read, tuple[Ix, ...]] | None:
     """What is read, and the slacks of the conditions without which it is 0; None of another value."""
-    slacks: dict[Ix, None] = {}
-    while isinstance(value, Choose) and isinstance(value.condition, Holds):
-        if not is_zero(value.otherwise):
-            return None
-        slacks |= dict.fromkeys(c.slack for c in value.condition.conditions)
-        value = value.then
-    return (value, tuple(slacks)) if isinstance(value, Read) else None
+    found = read_where(value)
+    if found is None or found[2] != 0:
+        return None
+    return found[0], tuple(dict.fromkeys(c.slack for c in found[1]))
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from lumigen.lower.contract import (
     tiles,
     with_factor,
 )
-from lumigen.lower.operands import affine, packed_once
+from lumigen.lower.operands import affine, packed_once, read_where
 from lumigen.lower.phases import in_phases
 from lumigen.lower.scope import Names, Scope, address, loops_by_value, moved
 from lumigen.lower.simt import dims_of
@@ -41,11 +41,7 @@ from lumigen.plan import KernelPlan, NotRealised
 from lumigen.program import Panels
 from lumigen.region import (
     Buffer,
-    Choose,
-    Const,
     Expr,
-    Holds,
-    Read,
     Region,
     Role,
     free_axes,
@@ -112,22 +108,16 @@ def find_runs(value: Expr, axes: tuple[Axis, ...], flat: Axis, whole: Expr) -> R
 
 
 def _runs_along(value: Expr, run: Axis, outer: Axis) -> Runs | None:
-    conditions: list[Cmp] = []
-    fills: set[float] = set()
-    while isinstance(value, Choose) and isinstance(value.condition, Holds):
-        if not isinstance(value.otherwise, Const):
-            return None
-        fills.add(value.otherwise.value)
-        conditions += value.condition.conditions
-        value = value.then
-    if not isinstance(value, Read) or len(fills) > 1:
+    found = read_where(value)
+    if found is None:
         return None
-    at, repeat = address(value.source, value.at), 1
-    repeated = in_phases(at, run) if value.source.dtype is f32 else None
+    element, where, fill = found
+    at, repeat = address(element.source, element.at), 1
+    repeated = in_phases(at, run) if element.source.dtype is f32 else None
     if repeated is not None and repeated.between == 0:
         repeat = repeated.count  # as of an image made larger by repeating its pixels
         at = repeated.base * repeat + repeated.start
-    slacks = [c.slack for c in conditions]
+    slacks = [c.slack for c in where]
     if any(isinstance(a, Lookup) for i in slacks for a in i.atoms()):
         return None  # an integer that is read may be read where it is, and no earlier
     factors = [i.coefficient(run) for i in (at, *slacks)]
@@ -136,8 +126,7 @@ def _runs_along(value: Expr, run: Axis, outer: Axis) -> Runs | None:
     stride = factors[0]
     assert stride is not None
     base = at - stride * run
-    where, fill = tuple(conditions), next(iter(fills), 0.0)
-    return Runs(value.source, base, stride.const, repeat, where, outer, run, fill)
+    return Runs(element.source, base, stride.const, repeat, where, outer, run, fill)
 
 
 SITES = ("rows", "chunk", "deep", "held", "alike")

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+from lumigen.condition import Cmp
 from lumigen.dtype import i8, u8
 from lumigen.index import Axis, Ix, Quotient, Remainder, ix
 from lumigen.lower.contractions import integer_read
 from lumigen.lower.scope import address
 from lumigen.program import PANEL as WIDTH
 from lumigen.program import Panels
-from lumigen.region import Buffer, Expr, Read, Role, walk
+from lumigen.region import Buffer, Choose, Const, Expr, Holds, Read, Role, walk
 from lumigen.tile import Operand
+
+
+def read_where(value: Expr) -> tuple[Read, tuple[Cmp, ...], float] | None:
+    """A read, the conditions around it, and the one number that stands for it elsewhere; None of any other value."""
+    where, fills = list[Cmp](), set[float]()
+    while isinstance(value, Choose) and isinstance(value.condition, Holds):
+        if not isinstance(value.otherwise, Const):
+            return None
+        fills.add(value.otherwise.value)
+        where += value.condition.conditions
+        value = value.then
+    if not isinstance(value, Read) or len(fills) > 1:
+        return None
+    return value, tuple(where), next(iter(fills), 0.0)
 
 
 def element_read(e: Expr) -> tuple[Buffer, Ix] | None:

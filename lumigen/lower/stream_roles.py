@@ -51,24 +51,23 @@ def schedules(
     them; else blocks that begin together have one batch and share its points.
     """
     copies = machine.copies
-    fits = [] if copies is None else [t for t in copies.streams if _is_realised(plan, t, machine)]
-    if copies is None or not fits:
+    if copies is None:
         return ()
-    found = Streamable.of(Cascade.of(plan, machine), plan.stores, fits[0].rows, machine)
+    first = next((t for t in copies.streams if _is_realised(plan, t, machine)), None)
+    if first is None:
+        return ()
+    found = Streamable.of(Cascade.of(plan, machine), plan.stores, first.rows, machine)
     rows, batch = (extent_of(axes).estimate() for axes in (found.m_axes, found.grid))
-    blocks = {t: -(-rows // t.rows) for t in fits}
 
     def computed(t: FlowTile) -> int:
-        return blocks[t] * t.rows
+        return -(-rows // t.rows) * t.rows
 
-    first = fits[0]
-    as_long = (t for t in fits if (t.columns, t.depth) == (first.columns, first.depth))
-    least = min(as_long, key=computed)
-    t = least if copies.behind * computed(least) <= (copies.behind - 1) * computed(first) else first
-    longest_first = (
-        found.is_bounded and blocks[t] * batch <= copies.rounds * machine.multiprocessors
-    )
-    return (((), sizes_of(t, int(longest_first))),)
+    most = computed(first) * (copies.behind - 1) // copies.behind
+    as_long = (t for t in copies.streams if (t.columns, t.depth) == (first.columns, first.depth))
+    less = sorted((t for t in as_long if computed(t) <= most), key=computed)
+    t = next((t for t in less if _is_realised(plan, t, machine)), first)
+    few = computed(t) // t.rows * batch <= copies.rounds * machine.multiprocessors
+    return (((), sizes_of(t, int(found.is_bounded and few))),)
 
 
 def _is_realised(plan: KernelPlan, t: FlowTile, machine: StreamingGpu) -> bool:
