@@ -55,7 +55,8 @@ class Reading:
 class Named:
     """A block, the nodes that its leaves read, and how; how its moves see what they take; its roots with their axes.
 
-    `takes` are the dimensions of what a move reads; None where the extent is 1.
+    `takes` are the dimensions of what a move reads; None where the extent is 1. `orders` are those in which values that
+    vary with some axes have them as dimensions.
     """
 
     block: Block
@@ -63,6 +64,7 @@ class Named:
     moves: tuple[tuple[tuple[Axis | None, ...], Reading], ...]
     axes: Mapping[str, Axis]
     roots: tuple[tuple[Node, tuple[Axis | None, ...]], ...]
+    orders: Mapping[frozenset[Axis], tuple[Axis, ...]]
 
 
 def is_named(n: Node) -> bool:
@@ -173,7 +175,9 @@ class _Naming:
         )
         shown = tuple((n, self._dims(n)) for n in roots)
         axes = {a.name: a for a in self.axes.values()}
-        return Named(block, tuple(self.leaves), tuple(self.moves), axes, shown)
+        dims = [tuple(a for a in self._dims(n) if a is not None) for n in self.nodes]
+        orders = {frozenset(d): d for d in dims}
+        return Named(block, tuple(self.leaves), tuple(self.moves), axes, shown, orders)
 
     def _axis(self, n: Node, at: int) -> Axis | None:
         """The axis of a position, or of a dimension of what is outside; None where there is one point."""

@@ -18,6 +18,7 @@ from lumigen.algebra.answer import Answer
 from lumigen.algebra.blocks import blocks
 from lumigen.algebra.named import Named
 from lumigen.algebra.terms import Block
+from lumigen.algebra.windows import NAME, fewer_products
 from lumigen.algebra.written import written
 from lumigen.errors import SourceLocation
 from lumigen.frontend import Traced
@@ -30,6 +31,7 @@ from lumigen.graph import (
     rebuild,
 )
 from lumigen.lower import GRAPH_PASSES
+from lumigen.machine import Steps
 from lumigen.passes import Entries
 from lumigen.verify.graph import verify
 from lumigen.view import compose
@@ -70,8 +72,13 @@ class Rewritten:
     gain: float
 
 
-def rewritten(model: ModelBlocks, found: Sequence[Answer | None]) -> Rewritten | None:
-    """The model with the programs that were found; None where there are none."""
+def rewritten(
+    model: ModelBlocks, found: Sequence[Answer | None], windows: Steps | None = None
+) -> Rewritten | None:
+    """The model with the programs that were found; None where there are none.
+
+    With the steps of a machine, `windows` are computed by fewer products, where that takes fewer of them.
+    """
     by_block = dict(zip(model.distinct, found, strict=True))
     fired: Counter[str] = Counter()
     before = after = 0.0
@@ -82,14 +89,20 @@ def rewritten(model: ModelBlocks, found: Sequence[Answer | None]) -> Rewritten |
         before += said.before
         after += said.before if said.program is None else said.program.cost
         fired.update(said.rules)
+    entries: list[tuple[str, Graph]] = []
+    for (name, g), of in zip(model.entries, model.named, strict=True):
+        out = _over(g, of, by_block)
+        if windows is not None:
+            fewer = fewer_products(out, windows)
+            out, after = fewer.graph, after - fewer.saved
+            fired.update({NAME: fewer.sums} if fewer.sums else {})
+        entries.append((name, verify(out, "algebra")))
     if not fired:
         return None
-    entries = tuple(
-        (name, verify(_over(g, of, by_block), "algebra"))
-        for (name, g), of in zip(model.entries, model.named, strict=True)
-    )
     return Rewritten(
-        replace(model.traced, entries=entries), dict(sorted(fired.items())), after / before
+        replace(model.traced, entries=tuple(entries)),
+        dict(sorted(fired.items())),
+        after / before if before else 1.0,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lumigen.algebra.named import Named, Reading
@@ -32,7 +32,11 @@ class _Value:
 
 
 def written(of: Named, terms: Sequence[AxisTerm], roots: Sequence[int], leaf: Leaves) -> list[Edge]:
-    """The roots of the block as the terms compute them, with the dimensions that they had."""
+    """The roots of the block as the terms compute them, with the dimensions that they had.
+
+    What is computed on the way has its dimensions in the order of a value of the block with the same ones, if there is
+    one: an image stays one.
+    """
     values: list[_Value] = []
     for t in terms:
         values.append(_value(of, t, [values[a] for a in t.args], leaf))
@@ -51,9 +55,9 @@ def _value(of: Named, t: AxisTerm, args: list[_Value], leaf: Leaves) -> _Value:
     if t.kind is TermKind.MOVE:
         takes, seen = of.moves[int(t.label)]
         return _read(args[0].at(takes), seen)
-    axes = tuple(dict.fromkeys(a for v in args for a in v.axes))
+    axes = _in_order(of, dict.fromkeys(a for v in args for a in v.axes))
     if t.kind in REDUCED.values():
-        kept = tuple(a for a in axes if a.name not in t.axes)
+        kept = _in_order(of, [a for a in axes if a.name not in t.axes])
         gone = tuple(of.axes[name] for name in sorted(t.axes, key=number_of))
         last = range(len(kept), len(kept) + len(gone))
         return _Value(edge(reduce(OPS[t.kind], args[0].at((*kept, *gone)), last)), kept)
@@ -63,6 +67,11 @@ def _value(of: Named, t: AxisTerm, args: list[_Value], leaf: Leaves) -> _Value:
         (e,) = operands
         return _Value(edge(contiguous(e, BY_NAME[dtype]) if dtype else unary(Op(name), e)), axes)
     return _Value(edge(binary(OPS[t.kind], *operands)), axes)
+
+
+def _in_order(of: Named, axes: Iterable[Axis]) -> tuple[Axis, ...]:
+    found = tuple(axes)
+    return of.orders.get(frozenset(found), found)
 
 
 def _read(e: Edge, seen: Reading) -> _Value:

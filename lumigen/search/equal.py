@@ -18,6 +18,7 @@ from lumigen.algebra.numerics import Numerics
 from lumigen.algebra.rewriting import ModelBlocks, rewritten
 from lumigen.algebra.rules import RULES
 from lumigen.algebra.variants import bounded, rule_set
+from lumigen.algebra.windows import NAME, SIDES
 from lumigen.algebra.worker import SECONDS, answers
 from lumigen.dtype import DType, f32
 from lumigen.frontend import Traced
@@ -69,7 +70,8 @@ def proposed(
     found = answers(model.distinct, [rule_set(n, machine, dtype) for n in kinds], seconds)
     out: dict[Entries, Equal] = {}
     for numerics, answered in zip(kinds, found, strict=True):
-        made = rewritten(model, answered)
+        is_fast = numerics is Numerics.FAST and dtype is f32
+        made = rewritten(model, answered, machine.storing.steps if is_fast else None)
         if made is not None:  # of two that are alike the one of fewer rules is the last
             one = Equal(made.traced, numerics.value, made.rules, made.gain)
             out[made.traced.entries] = one
@@ -78,7 +80,7 @@ def proposed(
 
 def described(each: Sequence[Equal]) -> str:
     """Which rules make each program, for `show`, with what each matches and what it makes of that."""
-    sides = {rule.name: f"{rule.find} = {rule.put}" for rule in RULES}
+    sides = {NAME: SIDES} | {rule.name: f"{rule.find} = {rule.put}" for rule in RULES}
     lines: list[str] = []
     for one in each:
         part = f"{one.gain:.1%} of the time of the model as it is, as estimated"
