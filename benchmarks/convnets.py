@@ -89,18 +89,49 @@ def torch_compile_peer(job: Job) -> dict[str, Case]:
     return {name: case(name) for name in SIZES}
 
 
+def openvino_peer(job: Job) -> dict[str, Case]:
+    import openvino
+
+    core = openvino.Core()
+    settings = {
+        "INFERENCE_NUM_THREADS": job["threads"],
+        "PERFORMANCE_HINT": "LATENCY",
+        "NUM_STREAMS": 1,
+        "INFERENCE_PRECISION_HINT": "f32",
+    }
+
+    def case(name: str) -> Case:
+        model = core.read_model(str(Path(job["work"]) / f"{name}.onnx"))
+        request = core.compile_model(model, "CPU", settings).create_infer_request()
+        x = openvino.Tensor(image(name))
+        request.set_input_tensor(0, x)
+
+        def call():
+            request.infer()
+            return request.get_output_tensor(0).data
+
+        return call
+
+    return {name: case(name) for name in SIZES}
+
+
 PEERS = {
     "lumigen": lumigen_peer,
     "onnxruntime": onnxruntime_peer,
     "torch.compile": torch_compile_peer,
+    "openvino": openvino_peer,
 }
-NEEDS = {"onnxruntime": ("onnxruntime", "onnx"), "torch.compile": ("torch",)}
+NEEDS = {
+    "onnxruntime": ("onnxruntime", "onnx"),
+    "torch.compile": ("torch",),
+    "openvino": ("openvino", "onnx"),
+}
 
 
 # --- what they are built from ---------------------------------------------------------------------
 
 
-def emit(name: str, work: Path) -> None:
+def emit(name: str, work: Path, numerics: str) -> None:
     """The project, compiled, with its Python module."""
     from safetensors.torch import save_file
 
@@ -123,7 +154,10 @@ def emit(name: str, work: Path) -> None:
         return {"out": net(x)}
 
     directory = work / f"{name}-cpu"
-    compile_project(model.trace(), directory=directory, weights=open_weights(file), force=True)
+    weights = open_weights(file)
+    compile_project(
+        model.trace(), directory=directory, weights=weights, numerics=numerics, force=True
+    )
 
 
 def export(name: str, work: Path) -> None:
@@ -158,6 +192,12 @@ def main() -> None:
     parser = harness.arguments(__doc__.splitlines()[0])
     parser.add_argument("--threads", default=",".join(map(str, THREADS)), help="1,2 by default")
     parser.add_argument(
+        "--numerics",
+        default="default",
+        choices=("strict", "default", "fast"),
+        help="of ours: `fast` sums over windows by fewer products",
+    )
+    parser.add_argument(
         "--built", action="store_true", help="the projects of the last run are still good"
     )
     options = parser.parse_args()
@@ -184,9 +224,9 @@ def prepare(workers: list[Worker], options: Any, threads: Sequence[int]) -> None
     for name in SIZES:
         start = time.perf_counter()
         if not options.built:
-            emit(name, options.work)
+            emit(name, options.work, options.numerics)
             print(f"{name}: built in {time.perf_counter() - start:.0f} s", file=sys.stderr)
-        if "onnxruntime" in peers:
+        if {"onnxruntime", "openvino"} & set(peers):
             export(name, options.work)
     for name in ("limits", *peers):
         workers.extend(harness.start(__file__, name, t, options.work) for t in threads)
@@ -205,6 +245,7 @@ def report(
     table = harness.Table(samples, peers, limits, GIGAFLOPS.__getitem__)
     worst = max(d for cases in differences.values() for d in cases.values())
     print(f"Random weights, batch 1, f32; all within {worst:.0e} of the same networks in f64.")
+    print(f"Ours with {options.numerics} numerics.")
     print(harness.describe(about, samples, len(samples[0].median)))
     print(harness.limits_text(limits), end="\n\n")
     print(table.markdown("network"))

@@ -32,7 +32,7 @@ from lumigen.lower.contract import (
     tiles,
     with_factor,
 )
-from lumigen.lower.operands import affine, packed_once, read_where
+from lumigen.lower.operands import affine, packed_once, read_where, rows_packed_once
 from lumigen.lower.phases import in_phases
 from lumigen.lower.scope import Names, Scope, address, loops_by_value, moved
 from lumigen.lower.simt import dims_of
@@ -185,7 +185,7 @@ def rows_place(found: Contraction) -> str:
     """Where the rows of a product are: in panels, or in strides, from which the kernel packs them."""
     (m, m_map), (k, k_map) = flatten(found.m_axes, "m"), flatten(found.reduce.axes, "k")
     value = substitute(substitute(found.rows, k_map), m_map)
-    in_strides = affine(value, m, k) is not None and packed_once(value, m, k) is None
+    in_strides = affine(value, m, k) is not None and rows_packed_once(value, m, k) is None
     return "rows" if in_strides else "panels"
 
 
@@ -234,14 +234,15 @@ def _rows(
 ) -> Rows:
     """A at its place, and what the kernel then computes."""
     m, k = axes
-    once, strided = packed_once(value, m, k), affine(value, m, k)
+    once, strided = rows_packed_once(value, m, k), affine(value, m, k)
     if place == "panels" and once is not None:
         row, at = joined(found.m_axes), joined(found.reduce.axes)
-        source, panels = once
+        source, panels = once.source, once.panels
         packed = Buffer(f"{source.name}_panels", Role.WEIGHT, (ix(panels.elements),), source.dtype)
-        operand = Operand(packed, ix(0), k.extent * WIDTH, ix(WIDTH), None, panels=True)
-        element = read(packed, (row // WIDTH * (k.extent * WIDTH) + at * WIDTH + row % WIDTH,))
-        meaning = with_factor(found, region, found.rows, element)[1]
+        base = once.before * k.extent  # whole panels
+        operand = Operand(packed, base, k.extent * WIDTH, ix(WIDTH), None, panels=True)
+        in_panel = row // WIDTH * (k.extent * WIDTH) + at * WIDTH + row % WIDTH
+        meaning = with_factor(found, region, found.rows, read(packed, (base + in_panel,)))[1]
         return Rows(operand, meaning, ((packed, source, panels),))
     if place == "panels":
         return Rows(panels_of(value, k), region)

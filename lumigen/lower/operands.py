@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from lumigen.condition import Cmp
 from lumigen.dtype import i8, u8
 from lumigen.index import Axis, Ix, Quotient, Remainder, ix
@@ -78,6 +80,39 @@ def packed_once(value: Expr, major: Axis, k: Axis) -> tuple[Buffer, Panels] | No
     if not all(e.is_const for e in (*extents, base)):
         return None
     return source, Panels(*(e.const for e in extents), width=WIDTH, base=base.const)
+
+
+@dataclass(frozen=True)
+class PackedRows:
+    """A weight that lies in panels, rows of all of a batch one after another; so many lie before those of one."""
+
+    source: Buffer
+    panels: Panels
+    before: Ix
+
+
+def rows_packed_once(value: Expr, major: Axis, k: Axis) -> PackedRows | None:
+    """The weight that an operand of a batch is; None if each call has to pack it, as where rows fill no whole panels."""
+    alone = packed_once(value, major, k)
+    if alone is not None:
+        return PackedRows(*alone, ix(0))
+    strided = affine(value, major, k)
+    if strided is None or strided[0].role is not Role.WEIGHT or strided[0].dtype.is_int:
+        return None
+    source, base, stride, k_stride = strided
+    steps = {a: base.coefficient(a) or ix(0) for a in base.axes}
+    sizes = (major.extent, k.extent, stride, k_stride, *steps.values(), *(a.extent for a in steps))
+    if not all(e.is_const for e in sizes) or major.extent.const % WIDTH:
+        return None
+    rows, before = major.extent.const, ix(0)
+    for a, step in sorted(steps.items(), key=lambda found: found[1].const):
+        if step != stride * rows:
+            return None
+        base, before, rows = base - step * a, before + ix(a) * rows, rows * a.extent.const
+    if not base.is_const:
+        return None
+    panels = Panels(rows, k.extent.const, stride.const, k_stride.const, WIDTH, base.const)
+    return PackedRows(source, panels, before)
 
 
 def _packed_in_parts(value: Expr, major: Axis, k: Axis) -> tuple[Buffer, Panels] | None:

@@ -26,7 +26,7 @@ from math import prod
 
 from lumigen.condition import Cmp
 from lumigen.dtype import f32, i32
-from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, minimum
+from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, maximum, minimum
 from lumigen.lower.ahead import asked_of, asking
 from lumigen.lower.built import Built, check, check_folded
 from lumigen.lower.held_rows import beside, places_of, share_vectors
@@ -253,7 +253,7 @@ class Loops:
         assert self.lane is not None
         is_vector = self.kind == "lanes"
         one = sum(len(fold.results) for fold in self.folds) <= 1
-        cut = is_vector and one and not shared and span.lanes == (ix(0), self.points)
+        cut = is_vector and one and not shared
         whole = Stretch(self.lane, self.stores, self.where, {})
         for part in stretches(whole, cuts) if cut else (whole,):
             vector = part.lane if is_vector else None
@@ -262,7 +262,7 @@ class Loops:
             for fold in self.of_lanes:
                 _fold_of_part(inner, moved(fold, part.moved))
             self._store(inner, part, span.after, vector)
-            ends = span.lanes if part is whole else (ix(0), part.lane.extent)
+            ends = span.lanes if part is whole else _of_part(span.lanes, part)
             loop = For(part.lane, *ends, is_vector, tuple(inner.stmts), dealt=inner.alone)
             scope.stmts.append(loop)
 
@@ -274,6 +274,14 @@ class Loops:
         inner = inside(scope, self.back, self.after)
         fill(inner, part.stores, lanes, part.where)
         scope.stmts.append(For(self.back, *after, False, tuple(inner.stmts)))
+
+
+def _of_part(lanes: tuple[Ix, Ix], part: Stretch) -> tuple[Ix, Ix]:
+    """Which lanes of a part are among these of the whole; from the part's end to its end where none is."""
+    ((_, moved),) = part.moved.items()
+    start, end = moved - part.lane, part.lane.extent
+    lo, hi = (minimum(maximum(i - start, ix(0)), end) for i in lanes)
+    return lo, hi
 
 
 def _is_plain(fold: Loop) -> bool:
