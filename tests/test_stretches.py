@@ -53,6 +53,7 @@ def maxima(x, turn):
 
 CASES: dict[str, tuple[Callable, tuple, tuple, int]] = {
     "halves": (rotated, (5, 34), (5, 17), 2),
+    "halves of a row that tasks share": (rotated, (2, 17000), (2, 8500), 2),
     "numbers, that lanes choose between": (rotated, (5, 2), (5, 1), 1),
     "three parts": (three, (5, 34), (5, 17), 3),
     "edges": (padded, (5, 21), (5, 3), 3),

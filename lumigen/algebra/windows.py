@@ -1,10 +1,11 @@
 """windows: sums over neighbours, as those of convolutions, by fewer products.
 
-Before: any graph.  After: where that is estimated as much less work, m neighbours of a sum over r points of a window are
-computed together, by N = m + r - 1 products instead of m r:
+Before: any graph.  After: where that is estimated as much less work, m neighbours of a sum over r points of a window
+are computed together, by N = m + r - 1 products instead of m r:
 
-    out[y] = sum_rest sum_t x[y + t] w[t]
-    out[m b + i] = sum_a A[i, a] sum_rest V[a, b] U[a],   V[a, b] = sum_j B[a, j] x[m b + j],   U[a] = sum_t G[a, t] w[t]
+    out[y]       = sum_rest sum_t x[y + t] w[t]
+    out[m b + i] = sum_a A[i, a] sum_rest V[a, b] U[a]
+    V[a, b] = sum_j B[a, j] x[m b + j],  U[a] = sum_t G[a, t] w[t]
 
 This is the product of two polynomials by their values at N points, transposed (Toom, Cook; Winograd, "Arithmetic
 Complexity of Computations", 1980; Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015). U of
@@ -71,10 +72,13 @@ def tables(taps: int) -> Tables:
     a-th; what it is there divides the row of G, so that A and B are sums of few powers of two.
     """
     others = [[p for p in POINTS if p != q] for q in POINTS]
-    at = [prod((q - p for p in of), start=Fraction(1)) for q, of in zip(POINTS, others, strict=True)]
+    at = [
+        prod((q - p for p in of), start=Fraction(1)) for q, of in zip(POINTS, others, strict=True)
+    ]
     b = tuple(_coefficients(of) for of in (*others, [*POINTS]))
     g = tuple(
-        tuple(v / by for v in row) for row, by in zip(_powers(taps), [*at, Fraction(1)], strict=True)
+        tuple(v / by for v in row)
+        for row, by in zip(_powers(taps), [*at, Fraction(1)], strict=True)
     )
     values = _powers(N + 1 - taps)
     return Tables(tuple(zip(*values, strict=True)), b, g)
@@ -90,7 +94,10 @@ def _coefficients(roots: Sequence[Fraction]) -> tuple[Fraction, ...]:
     """Of the product of (x - root), the lowest first, N of them."""
     out = [Fraction(1)]
     for root in roots:
-        out = [up - root * own for up, own in zip([Fraction(0), *out], [*out, Fraction(0)], strict=True)]
+        out = [
+            up - root * own
+            for up, own in zip([Fraction(0), *out], [*out, Fraction(0)], strict=True)
+        ]
     return (*out, *[Fraction(0)] * (N - len(out)))
 
 
@@ -112,7 +119,9 @@ def fewer_products(graph: Graph, steps: Steps) -> Fewer:
     saved: list[float] = []
 
     def step(n: Node) -> Edge | None:
-        found = [w for w in windows_of(n) if w.saves(steps) * steps.worth_of_largest >= w.takes(steps)]
+        found = [
+            w for w in windows_of(n) if w.saves(steps) * steps.worth_of_largest >= w.takes(steps)
+        ]
         best = max(found, key=lambda w: w.saves(steps), default=None)
         made = None if best is None else best.transformed()
         if best is None or made is None:
@@ -123,12 +132,14 @@ def fewer_products(graph: Graph, steps: Steps) -> Fewer:
         return out
 
     changed = rewrite(graph, step)
-    lines = {n: changed.lines[out] for out, each in parts.items() if out in changed.lines for n in each}
+    lines = {
+        n: changed.lines[out] for out, each in parts.items() if out in changed.lines for n in each
+    }
     return Fewer(replace(changed, lines={**lines, **changed.lines}), len(saved), sum(saved))
 
 
 @dataclass(frozen=True)
-class Window:
+class SlidingSum:
     """A sum of products over a window's points: dimension `taps` of the products, along `rows`.
 
     Dimension `at` of what x shows is read at row + tap + `start`, under the conditions `own`, over the axis `place`;
@@ -174,7 +185,7 @@ class Window:
         return products + _points(self.w.node.shape) * steps.far
 
     def saves(self, steps: Steps) -> float:
-        """How much less it is by fewer products: of these there are N for a block, but V, U and their sums are stored."""
+        """How much less it is by fewer products: N for a block. V, the sums, and U of no weights are stored."""
         blocks, rows = self.blocks.estimate(), self.shape[self.rows].estimate()
         weights = _points(self.w.node.shape)
         made = weights * N / self.count
@@ -202,7 +213,7 @@ class Window:
     # ---- the graph ----
 
     def transformed(self) -> tuple[Edge, tuple[Node, ...]] | None:
-        """The total by fewer products, and what is stored on the way; None where nothing proves that reads stay inside."""
+        """The total by fewer products, and what is stored on the way; None if nothing proves that reads stay inside."""
         of = tables(self.count)
         values, made = self._values(of), self._made(of)
         sums = None if values is None else self._sums(values, made)
@@ -229,7 +240,7 @@ class Window:
         return _dot(seen, [_table(c, self.total.dtype, shape, a) for c in columns])
 
     def _made(self, of: Tables) -> Node:
-        """U, of shape (N, ...): w's source without the window's dimension. A sum: `prepare` keeps what costs more than a product."""
+        """U, of shape (N, ...): w's source without the dimension of taps. A sum, which `prepare` keeps."""
         source, tap = self.w.node, positions(self.shape)[self.taps]
         kept = (*source.shape[: self.of_tap], *source.shape[self.of_tap + 1 :])
         shape = (ix(N), *kept, ix(self.count))
@@ -278,7 +289,7 @@ class Window:
         return Edge(node, View(own, both))
 
 
-def windows_of(n: Node) -> Iterator[Window]:
+def windows_of(n: Node) -> Iterator[SlidingSum]:
     """Each window of a sum of products along which neighbours could be computed together."""
     product = n.args[0].node if n.op is Op.SUM_REDUCE and n.dtype in (f32, f64) else None
     if product is None or product.op is not Op.MUL or n.args != (edge(product),):
@@ -294,13 +305,13 @@ def windows_of(n: Node) -> Iterator[Window]:
                     yield found
 
 
-def _window(n: Node, x: Edge, w: Edge, rows: int, taps: int) -> Window | None:
+def _window(n: Node, x: Edge, w: Edge, rows: int, taps: int) -> SlidingSum | None:
     shape = x.shape
     if not shape[taps].is_const or shape[taps].const not in TAPS or shape[rows] == 1:
         return None
     row, tap = positions(shape)[rows], positions(shape)[taps]
     of_tap = [d for d, i in enumerate(w.view.index) if tap in i.axes]
-    if w.view.valid or len(of_tap) != 1 or w.view.index[of_tap[0]].axes != {tap}:
+    if w.view.valid or len(of_tap) != 1 or w.view.index[of_tap[0]].axes != frozenset({tap}):
         return None
     if row in _axes(w.view) or (x.view.valid and x.view.fill != 0):
         return None
@@ -310,13 +321,17 @@ def _window(n: Node, x: Edge, w: Edge, rows: int, taps: int) -> Window | None:
     valid = [c.substitute(moved) for c in x.view.valid]
     own = tuple(c for c in valid if place in c.axes)
     at = [d for d, i in enumerate(index) if place in i.axes]
-    if any(tap in e.axes for e in (*index, *valid)) or any(c.axes != {place} for c in own) or len(at) != 1:
+    if (
+        any(tap in e.axes for e in (*index, *valid))
+        or any(c.axes != frozenset({place}) for c in own)
+        or len(at) != 1
+    ):
         return None
     start = index[at[0]] - ix(place)
     if start.axes or _is_innermost(x.node.shape, at[0]):
         return None
     rest = tuple(c for c in valid if place not in c.axes)
-    return Window(n, x, w, rows, taps, at[0], start, own, rest, place, of_tap[0])
+    return SlidingSum(n, x, w, rows, taps, at[0], start, own, rest, place, of_tap[0])
 
 
 def _is_innermost(shape: Shape, dim: int) -> bool:
@@ -347,15 +362,18 @@ def _seen(n: Node, view: View) -> Edge | None:
 
 
 def _table(values: Sequence[Fraction], dtype: DType, shape: Shape, at: Ix) -> Edge:
-    """A number of a table at each place of a shape, where `at` says which."""
-    (k,) = coordinates((ix(len(values)),))
-    numbers = (edge(const(float(v), dtype)) for v in values)
+    """A number of a table at each place of a shape, where `at` says which; not all of them are 0."""
+    extent = (ix(len(values)),)
+    (k,) = coordinates(extent)
     alone = (
-        Edge(e.node, View((ix(len(values)),), (), (less(i - 1, k), less(k, i + 1)), -0.0))
-        for i, e in enumerate(numbers)
+        Edge(const(float(v), dtype), View(extent, (), (less(i - 1, k), less(k, i + 1)), -0.0))
+        for i, v in enumerate(values)
+        if v != 0
     )
     whole = folded(lambda a, b: edge(binary(Op.ADD, a, b)), alone)
-    return Edge(whole.node, View(shape, (at,)))
+    seen = compose(View(shape, (at,)), whole.view)
+    assert seen is not None, "one of the two views fills"
+    return Edge(whole.node, seen)
 
 
 def _dot(seen: Sequence[Edge], factors: Sequence[Edge]) -> Node:

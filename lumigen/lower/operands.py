@@ -92,7 +92,7 @@ class PackedRows:
 
 
 def rows_packed_once(value: Expr, major: Axis, k: Axis) -> PackedRows | None:
-    """The weight that an operand of a batch is; None if each call has to pack it, as where rows fill no whole panels."""
+    """The weight that an operand of a batch is; None if each call has to pack it, as where rows fill no panels."""
     alone = packed_once(value, major, k)
     if alone is not None:
         return PackedRows(*alone, ix(0))

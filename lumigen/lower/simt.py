@@ -26,7 +26,7 @@ from math import prod
 
 from lumigen.condition import Cmp
 from lumigen.dtype import f32, i32
-from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, maximum, minimum
+from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, minimum
 from lumigen.lower.ahead import asked_of, asking
 from lumigen.lower.built import Built, check, check_folded
 from lumigen.lower.held_rows import beside, places_of, share_vectors
@@ -262,7 +262,7 @@ class Loops:
             for fold in self.of_lanes:
                 _fold_of_part(inner, moved(fold, part.moved))
             self._store(inner, part, span.after, vector)
-            ends = span.lanes if part is whole else _of_part(span.lanes, part)
+            ends = part.among(span.lanes)
             loop = For(part.lane, *ends, is_vector, tuple(inner.stmts), dealt=inner.alone)
             scope.stmts.append(loop)
 
@@ -274,14 +274,6 @@ class Loops:
         inner = inside(scope, self.back, self.after)
         fill(inner, part.stores, lanes, part.where)
         scope.stmts.append(For(self.back, *after, False, tuple(inner.stmts)))
-
-
-def _of_part(lanes: tuple[Ix, Ix], part: Stretch) -> tuple[Ix, Ix]:
-    """Which lanes of a part are among these of the whole; from the part's end to its end where none is."""
-    ((_, moved),) = part.moved.items()
-    start, end = moved - part.lane, part.lane.extent
-    lo, hi = (minimum(maximum(i - start, ix(0)), end) for i in lanes)
-    return lo, hi
 
 
 def _is_plain(fold: Loop) -> bool:

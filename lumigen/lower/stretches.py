@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from lumigen.condition import Cmp
-from lumigen.index import Axis, Ix, ix
+from lumigen.index import Axis, Ix, ix, maximum, minimum
 from lumigen.lower.scope import is_per_lane
 from lumigen.region import Choose, Holds, Reduce, Store, substitute, walk
 
@@ -31,6 +31,15 @@ class Stretch:
     stores: tuple[Store, ...]
     where: tuple[Cmp, ...]
     moved: Mapping[Axis, Ix]
+
+    def among(self, lanes: tuple[Ix, Ix]) -> tuple[Ix, Ix]:
+        """The first one that is among these lanes of the whole, and the end; none where both are the same."""
+        if not self.moved:
+            return lanes
+        (there,) = self.moved.values()
+        start, end = there - self.lane, self.lane.extent
+        lo, hi = (minimum(maximum(i - start, ix(0)), end) for i in lanes)
+        return lo, hi
 
 
 def stretches(whole: Stretch, most: int) -> tuple[Stretch, ...]:
