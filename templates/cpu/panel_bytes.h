@@ -326,6 +326,9 @@ __attribute__((noinline)) void multiply_quads(int32_t* c, int64_t ldc, const T* 
   for (int64_t i = 0; i < k; i += kByteDepth, a += kByteTile) {
     const int64_t words = k - i < kByteDepth ? (k - i + 3) / 4 : kByteDepth / 4;
     for (int64_t w = 0; w < words; w++, b += 4 * kPanel) {
+      // the panels that follow these: as in multiply_tile
+#pragma GCC unroll 8
+      for (int p = 0; p < kP; p++) __builtin_prefetch(b + (kP + p) * panel_stride);
       Quads y[kV];
 #pragma GCC unroll 8
       for (int v = 0; v < kV; v++) {

@@ -159,9 +159,9 @@ __attribute__((noinline)) void multiply_tile(float* c, int64_t ldc, const A* a, 
     }
   }
   // C is wanted when the loop ends, and packed A some 32 k before its turn: it comes from the second-level
-  // cache. Weights come from further away, so the tile that follows is asked for meanwhile: the next panels of
-  // B, the next one of A. A processor asks for no more than the end of a page by itself: with 16 rows, 384 k
-  // and 1536 columns that no cache held a Zen 5 took 159 us without, 84 with, with 128 rows 677 and 580.
+  // cache. Weights come from further away, so the tile that follows is asked for meanwhile: the next panels
+  // of B, the next one of A. A processor asks for no more than the end of a page by itself: with 16 rows, 384
+  // k and 1536 columns that no cache held a Zen 5 took 159 us without, 84 with, with 128 rows 677 and 580.
 #pragma GCC unroll 16
   for (int r = 0; r < kR; r++) __builtin_prefetch(c + r * ldc + kV * kLanes - 1, 1);
   constexpr int kUnroll = kV > 4 ? kStepRows<A, T> : 4;  // many panels: addresses would not fit in registers
