@@ -225,14 +225,25 @@ constexpr int64_t kGroupDepth = 512;
 constexpr int64_t kGroupDepth = 256;
 #endif
 constexpr int64_t kGroupStream = 8192;
-// Rows and panels of a tile in registers, panels of one row, and rows that share what is unpacked, if they
-// are at least kUnpackedRows.
+// Rows and panels of a tile in registers, panels of one row.
 #if !defined(LUMIGEN_PORTABLE) && defined(__AVX512F__)
 constexpr int kGroupRows = 4, kGroupPanels = 2, kGroupStreams = 4;
 #else
 constexpr int kGroupRows = 2, kGroupPanels = 1, kGroupStreams = 2;
 #endif
-constexpr int kUnpackedRows = 16, kGroupBlock = 128;
+constexpr int kGroupBlock = 128;
+
+// So many rows share what is unpacked; fewer of them unpack it themselves. Bytes that instructions take as
+// they are stay packed.
+#if defined(LUMIGEN_VNNI)
+template <class N>
+constexpr bool kAsTheyAre = N::kBits == 8;
+constexpr int kUnpackedRows = 32;
+#else
+template <class N>
+constexpr bool kAsTheyAre = false;
+constexpr int kUnpackedRows = 16;
+#endif
 
 // How four numbers of a row and of each column of N are multiplied, whose columns are kZero greater then.
 #if defined(LUMIGEN_VNNI)
@@ -323,10 +334,11 @@ struct StreamedColumns {
   LUMIGEN_INLINE typename By::Column load(int v, int64_t k, int i) const {
     return By::column(numbers.load(first + v, k + i));
   }
-  // Asks memory for the columns after these kV vectors. Of whole bytes, loads reach far enough by themselves.
-  template <int kV, int kSize>
+  // Asks memory for the columns after these kV vectors, that rows are multiplied by next. With one row, loads
+  // of whole bytes reach far enough by themselves.
+  template <int kR, int kV, int kSize>
   LUMIGEN_INLINE void ask_next(int64_t k) const {
-    if constexpr (N::kBits < 8)
+    if constexpr (N::kBits < 8 || kR > 1)
 #pragma GCC unroll 8
       for (int64_t v = first + kV; v < first + 2 * kV; v++) {
         numbers.template ask<kSize>(v, k);
@@ -354,6 +366,7 @@ struct UnpackedColumns {
     for (int64_t g = 0; g < (end - begin) / kSize; g++)
       for (int v = 0; v < kV; v++) {
         const int64_t k = begin + g * kSize;
+        if (v == 0) from.template ask_next<kUnpackedRows, kV, kSize>(k);
         for (int i = 0; i < kSize; i += 4) columns[(g * kSize + i) / 4][v] = from.load(v, k, i);
         scales[g][v] = from.scale(v, k);
         if constexpr (kAdds) added[g][v] = from.more(v, k);
@@ -363,7 +376,7 @@ struct UnpackedColumns {
   LUMIGEN_INLINE typename By::Column load(int v, int64_t k, int i) const {
     return columns[size_t(k - begin) / 4 + size_t(i) / 4][v];
   }
-  template <int, int>
+  template <int, int, int>
   LUMIGEN_INLINE void ask_next(int64_t) const {}
   LUMIGEN_INLINE Vec scale(int v, int64_t k) const { return scales[size_t(k - begin) / kSize][v]; }
   LUMIGEN_INLINE Vec more(int v, int64_t k) const { return added[size_t(k - begin) / kSize][v]; }
@@ -410,7 +423,7 @@ __attribute__((noinline)) void multiply_group_tile(const GroupStep<kRowSpan>& s,
     }
   for (int64_t k = begin, g = 0; k < end; k += kSize, g++) {
     const int8_t* const group = packed_group(a, k);
-    if (r0 == 0) columns.template ask_next<kV, kSize>(k);
+    if (r0 == 0) columns.template ask_next<kR, kV, kSize>(k);
     IVec acc[kR][kV];
 #pragma GCC unroll 8
     for (int r = 0; r < kR; r++) {
@@ -486,10 +499,13 @@ inline void multiply_many_rows(const G& s, int r, const More&... more) {
 template <int kR, int kP, int kSize, class G, class N, class S, class L>
 inline int64_t multiply_streamed_panels(const G& s, int64_t n, const N& numbers, const S& scales,
                                         const L& least) {
+  constexpr int kV = kP * (kPanel / kLanes);
   for (; s.cols - n > (kP - 1) * kPanel; n += kP * kPanel) {
     const StreamedColumns<N, S, L> columns{numbers, scales, least, n / kLanes};
-    for (int r = 0; r < s.rows; r += kR)
-      multiply_few_rows<kR, kP*(kPanel / kLanes), kSize>(s, r, n / kLanes, columns);
+    if constexpr (kAsTheyAre<N> && kR > 1)
+      multiply_many_rows<kQuadRows, kV, kSize>(s, 0, n / kLanes, columns);
+    else
+      for (int r = 0; r < s.rows; r += kR) multiply_few_rows<kR, kV, kSize>(s, r, n / kLanes, columns);
   }
   return n;
 }
@@ -506,18 +522,21 @@ inline int64_t multiply_unpacked_panels(const G& s, int64_t n, const N& numbers,
 }
 
 // All columns of a step: those of one row in several streams, since they come from memory.
-template <int kSize, class G, class... More>
-inline void multiply_group_columns(const G& s, const More&... more) {
+template <int kSize, class G, class N, class... More>
+inline void multiply_group_columns(const G& s, const N& numbers, const More&... more) {
   int64_t n = 0;
-  if (s.rows >= kUnpackedRows) {
-    n = multiply_unpacked_panels<kGroupPanels, kSize>(s, n, more...);
-    if constexpr (kGroupPanels > 1) multiply_unpacked_panels<1, kSize>(s, n, more...);
-  } else if (s.rows == 1) {
-    n = multiply_streamed_panels<1, kGroupStreams, kSize>(s, n, more...);
-    multiply_streamed_panels<1, 1, kSize>(s, n, more...);
+  if constexpr (!kAsTheyAre<N>)
+    if (s.rows >= kUnpackedRows) {
+      n = multiply_unpacked_panels<kGroupPanels, kSize>(s, n, numbers, more...);
+      if constexpr (kGroupPanels > 1) multiply_unpacked_panels<1, kSize>(s, n, numbers, more...);
+      return;
+    }
+  if (s.rows == 1) {
+    n = multiply_streamed_panels<1, kGroupStreams, kSize>(s, n, numbers, more...);
+    multiply_streamed_panels<1, 1, kSize>(s, n, numbers, more...);
   } else {
-    n = multiply_streamed_panels<kGroupRows, kGroupPanels, kSize>(s, n, more...);
-    if constexpr (kGroupPanels > 1) multiply_streamed_panels<kGroupRows, 1, kSize>(s, n, more...);
+    n = multiply_streamed_panels<kGroupRows, kGroupPanels, kSize>(s, n, numbers, more...);
+    if constexpr (kGroupPanels > 1) multiply_streamed_panels<kGroupRows, 1, kSize>(s, n, numbers, more...);
   }
 }
 
