@@ -306,16 +306,18 @@ LUMIGEN_INLINE void columns_of(int v, int64_t cols, F&& use) {
 }
 
 // c (kR rows, cols: as many as kP panels have or fewer) = or += rows of A at `a` times the panels at `b`.
-template <int kR, int kP, class T>
+// `totals` is 128 times the sum of each column: from the first rows to those that follow, which have kKnown.
+template <int kR, int kP, bool kKnown, class T>
 __attribute__((noinline)) void multiply_quads(int32_t* c, int64_t ldc, const T* a, const int8_t* b,
-                                              int64_t panel_stride, int64_t cols, int64_t k,
-                                              bool accumulate) {
+                                              int64_t panel_stride, int64_t cols, int64_t k, bool accumulate,
+                                              int32_t* totals) {
   constexpr int kWide = kPanel / kLanes, kV = kP * kWide;
+  constexpr bool kAddsUp = kTakesAway<T> && !kKnown;
   const Quads offset = column_quads(splat_int(INT32_C(-0x7f7f7f80)));
   IVec acc[kR][kV], total[kV];
 #pragma GCC unroll 8
   for (int v = 0; v < kV; v++) {
-    total[v] = splat_int(0);
+    total[v] = kTakesAway<T> && kKnown ? load_int(totals + v * kLanes, AllLanes{}) : splat_int(0);
 #pragma GCC unroll 8
     for (int r = 0; r < kR; r++) {
       acc[r][v] = splat_int(0);
@@ -334,7 +336,7 @@ __attribute__((noinline)) void multiply_quads(int32_t* c, int64_t ldc, const T* 
       for (int v = 0; v < kV; v++) {
         const int8_t* at = b + v / kWide * panel_stride + v % kWide * 4 * kLanes;
         y[v] = column_quads(load_int(reinterpret_cast<const int32_t*>(at), AllLanes{}));
-        if (kTakesAway<T>) add_quads(total[v], offset, y[v]);
+        if (kAddsUp) add_quads(total[v], offset, y[v]);
       }
 #pragma GCC unroll 8
       for (int r = 0; r < kR; r++) {
@@ -345,20 +347,24 @@ __attribute__((noinline)) void multiply_quads(int32_t* c, int64_t ldc, const T* 
     }
   }
 #pragma GCC unroll 8
-  for (int v = 0; v < kV; v++)
+  for (int v = 0; v < kV; v++) {
+    if (kAddsUp) store_int(totals + v * kLanes, total[v], AllLanes{});
 #pragma GCC unroll 8
     for (int r = 0; r < kR; r++) {
       const IVec sum = kTakesAway<T> ? acc[r][v] - total[v] : acc[r][v];
       columns_of(v, cols, [&](auto lanes) { store_int(c + r * ldc + v * kLanes, sum, lanes); });
     }
+  }
 }
 
 // multiply_quads for a number of rows known at run time, at most kR.
-template <int kP, int kR, class T>
+template <int kP, int kR, bool kKnown, class T>
 inline void multiply_quad_rows(int32_t* c, int64_t ldc, const T* a, const int8_t* b, int64_t panel_stride,
-                               int rows, int64_t cols, int64_t k, bool accumulate) {
-  if (rows == kR) return multiply_quads<kR, kP>(c, ldc, a, b, panel_stride, cols, k, accumulate);
-  if constexpr (kR > 1) multiply_quad_rows<kP, kR - 1>(c, ldc, a, b, panel_stride, rows, cols, k, accumulate);
+                               int rows, int64_t cols, int64_t k, bool accumulate, int32_t* totals) {
+  if (rows == kR)
+    return multiply_quads<kR, kP, kKnown>(c, ldc, a, b, panel_stride, cols, k, accumulate, totals);
+  if constexpr (kR > 1)
+    multiply_quad_rows<kP, kR - 1, kKnown>(c, ldc, a, b, panel_stride, rows, cols, k, accumulate, totals);
 }
 
 // All rows, kR at most at a time, times as many groups of kP panels as fit between `n` and `cols`, or are
@@ -368,12 +374,23 @@ inline int64_t multiply_quad_groups(int32_t* c, int64_t ldc, const T* a, const i
                                     int64_t panel_stride, int rows, int64_t n, int64_t cols, int64_t k,
                                     bool accumulate, int64_t least) {
   const int64_t deep = byte_tiles(k);
-  for (; cols - n >= least && n < cols; n += kP * kPanel)
+  for (; cols - n >= least && n < cols; n += kP * kPanel) {
+    alignas(64) int32_t totals[kP * kPanel];
     for (int r = 0; r < rows; r += kR) {
       const T* from = a + r / kByteRows * deep * kByteTile + r % kByteRows * kByteDepth;
-      multiply_quad_rows<kP, kR>(c + r * ldc + n, ldc, from, b + n / kPanel * panel_stride, panel_stride,
-                                 rows - r < kR ? rows - r : kR, cols - n, k, accumulate);
+      const auto some = [&](auto known) {
+        multiply_quad_rows<kP, kR, known>(c + r * ldc + n, ldc, from, b + n / kPanel * panel_stride,
+                                          panel_stride, rows - r < kR ? rows - r : kR, cols - n, k,
+                                          accumulate, totals);
+      };
+      if constexpr (kTakesAway<T>)
+        if (r > 0) {
+          some(std::true_type{});
+          continue;
+        }
+      some(std::false_type{});
     }
+  }
   return n;
 }
 
