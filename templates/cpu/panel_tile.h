@@ -166,6 +166,7 @@ __attribute__((noinline)) void multiply_tile(float* c, int64_t ldc, const A* a, 
   for (int r = 0; r < kR; r++) __builtin_prefetch(c + r * ldc + kV * kLanes - 1, 1);
   constexpr int kUnroll = kV > 4 ? kStepRows<A, T> : 4;  // many panels: addresses would not fit in registers
   constexpr int kPanels = kV * kLanes > kPanel ? kV * kLanes / kPanel : 1;
+  const bool is_in_panels = panel_stride != kPanel;  // else B lies in rows, which have something else behind
   int64_t i = 0;
   for (; i + kUnroll <= k; i += kUnroll) {
 #pragma GCC unroll 4
@@ -179,7 +180,7 @@ __attribute__((noinline)) void multiply_tile(float* c, int64_t ldc, const A* a, 
       __builtin_prefetch(a + 8 * kUnroll * kStep + f);
       if constexpr (kStep == kPanel) __builtin_prefetch(a + a_stride + f, 0, 2);
     }
-    if constexpr (kStep != kPanel)
+    if (kStep != kPanel && is_in_panels)
 #pragma GCC unroll 4
       for (int u = 0; u < kUnroll / kStepRows<A, T>; u += kLineSteps<T>)
 #pragma GCC unroll 8
