@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lumigen.errors import listed
-from lumigen.search.story import FINAL, RegionStory, reached
+from lumigen.search.story import FINAL, RegionStory, gained, reached
 from lumigen.search.tune import TOO_SHORT, Tuned
 
 NAMED = 3  # kernels of a line
@@ -20,14 +20,14 @@ def _said(found: Tuned) -> Iterator[str]:
     story = found.story
     regions = () if story is None else story.regions
     if found.faster:
-        each = (_gained(name, f.before, f.seconds) for name, f in found.faster.items())
+        each = (f"{name} {gained(f.before, f.seconds)}" for name, f in found.faster.items())
         yield f"the search made faster: {', '.join(each)}"
         if story is not None:
             took = f"{reached(story):.0f} of {story.seconds:.0f} s"
             yield f"{FINAL:.0%} of the speed at its end was there after {took}"
     lost = [r for r in regions if r.best != r.before and r.name not in found.faster]
     if lost:
-        each = [_gained(r.name, r.before, r.best) for r in lost]
+        each = [f"{r.name} {gained(r.before, r.best)}" for r in lost]
         yield (
             f"faster in the search, but not used, as the run of the whole model did not confirm the difference: "
             f"{listed(each, NAMED)}"
@@ -56,7 +56,3 @@ def _untried(found: Tuned, regions: tuple[RegionStory, ...]) -> Iterator[str]:
             f"the search was too short for {kernels}, {listed(names, NAMED)}: "
             "what it did not reach runs as without one, and is searched next time"
         )
-
-
-def _gained(name: str, before: float, seconds: float) -> str:
-    return f"{name} {before * 1e6:.4g} us to {seconds * 1e6:.4g} us"

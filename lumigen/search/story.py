@@ -57,6 +57,11 @@ class Story:
     dropped: Mapping[str, int]  # choices, by what was wrong with them
 
 
+def gained(before: float, seconds: float) -> str:
+    """What a region took, and takes: the geometric mean over the dims where it was measured."""
+    return f"{before * 1e6:.4g} us to {seconds * 1e6:.4g} us"
+
+
 def curve_of(story: Story) -> list[tuple[float, float]]:
     """When the sum of the best times of all regions fell, in seconds from the beginning, and to what."""
     best = [r.before for r in story.regions]  # not by key: regions at other dims may have the same
