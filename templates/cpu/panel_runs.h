@@ -174,7 +174,9 @@ inline int find_pieces(Piece* pieces, int64_t lo, int64_t hi, int64_t length, F&
       piece.loaded[0] = uint16_t(spread_bits(piece.held & first_bits(kLanes / 2)));
       piece.loaded[1] = uint16_t(spread_bits(piece.held >> (kLanes / 2)) << 1);
     } else if constexpr (kRepeat > 1) {
-      piece.phase = uint16_t(piece.from % kRepeat), piece.from /= kRepeat;
+      // a run may begin before the image, where no element is held
+      const int64_t phase = (piece.from % kRepeat + kRepeat) % kRepeat;
+      piece.phase = uint16_t(phase), piece.from = (piece.from - phase) / kRepeat;
       for (int j = 0; j < kLanes; j++)
         if (piece.held >> j & 1) piece.loaded[0] |= uint16_t(1 << (piece.phase + j) / kRepeat);
     }

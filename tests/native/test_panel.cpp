@@ -223,13 +223,14 @@ static void check_repeated(Random& random, int64_t rows, int64_t length, int64_t
 }
 
 // Rows of the same runs packed together: what each of them is alone. Runs are `pitch` elements apart, and go
-// on one in the other where that is their length.
+// on one in the other where that is their length; the first is at `at`, from where it has elements at 0 or
+// more.
 template <int64_t kStride, int kRepeat>
-static void check_rows_of_runs(Random& random, int64_t pitch, int64_t length, int64_t begin, int64_t end,
-                               float fill) {
+static void check_rows_of_runs(Random& random, int64_t at, int64_t pitch, int64_t length, int64_t begin,
+                               int64_t end, float fill) {
   const int64_t runs = 9, rows = 3, count = runs * length, step = 7 + runs * pitch + length * kStride;
   const auto image = noise(random, rows * step);
-  const auto run_of = [&](int64_t r) { return Run{3 + r * pitch, begin, r % 4 == 2 ? 0 : end}; };
+  const auto run_of = [&](int64_t r) { return Run{at + r * pitch, begin, r % 4 == 2 ? 0 : end}; };
   constexpr int64_t kRow = 72;
   for (int64_t lo = 0, hi; lo < count; lo = hi) {
     hi = lo + 1 + random.below(int(kRow - 16));
@@ -282,14 +283,16 @@ int main() {
         check_runs<3>(random, 7, length, begin, end);
         check_repeated<2>(random, 7, length, begin, end);
         check_repeated<3>(random, 7, length, begin, end);
-        check_rows_of_runs<1, 1>(random, length, length, begin, end, 0.0f);
-        check_rows_of_runs<1, 1>(random, length + 2, length, begin, end, 0.0f);
-        check_rows_of_runs<1, 1>(random, length + 2, length, begin, end, -2.0f);
-        check_rows_of_runs<2, 1>(random, 2 * length, length, begin, end, 0.0f);
-        check_rows_of_runs<2, 1>(random, 3 * length, length, begin, end, 0.0f);
-        check_rows_of_runs<3, 1>(random, 3 * length, length, begin, end, 0.0f);
-        check_rows_of_runs<1, 2>(random, 2 * length, length, begin, end, 0.0f);
-        check_rows_of_runs<1, 3>(random, length, length, begin, end, 0.0f);
+        for (int64_t at : {INT64_C(3), -begin}) {
+          check_rows_of_runs<1, 1>(random, at, length, length, begin, end, 0.0f);
+          check_rows_of_runs<1, 1>(random, at, length + 2, length, begin, end, 0.0f);
+          check_rows_of_runs<1, 1>(random, at, length + 2, length, begin, end, -2.0f);
+          check_rows_of_runs<2, 1>(random, 2 * at, 2 * length, length, begin, end, 0.0f);
+          check_rows_of_runs<2, 1>(random, 2 * at, 3 * length, length, begin, end, 0.0f);
+          check_rows_of_runs<3, 1>(random, 3 * at, 3 * length, length, begin, end, 0.0f);
+          check_rows_of_runs<1, 2>(random, at, 2 * length, length, begin, end, 0.0f);
+          check_rows_of_runs<1, 3>(random, at, length, length, begin, end, 0.0f);
+        }
       }
   for (int rows : {1, 5, 15, 16, 17, 30, 40, 64, 96, 150})
     for (int64_t cols : {1, 8, 17, 33, 49, 67, 72, 128, 144}) {
