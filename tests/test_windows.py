@@ -227,6 +227,22 @@ def test_only_fast_numerics_do_it_and_only_in_f32() -> None:
     assert rules == [{NAME: 1}]
 
 
+@pytest.mark.skipif(not is_here(), reason="egglog is not installed (the extra `search`)")
+def test_what_is_left_of_the_time_counts_sums_in_the_steps_of_a_scan() -> None:
+    """No block of the algebra has these: what they save is compared with what they took."""
+    parts = lg.nn.ModuleList([lg.nn.Conv2d(64, 64, 3, padding=1), lg.nn.LayerNorm(8)])
+    (net, beside), model = parts, lg.Model("steps", parts)
+
+    @model.entry(x=lg.spec(1, 64, 56, 56), z=lg.spec(4, 8))
+    def go(x, z):
+        last, _ = lg.scan(lambda h, _: (lg.relu(net(h)), None), x, None, length=3)
+        return {"y": last, "beside": beside(z)}
+
+    (made,) = proposed(model.trace(), HOST, f32, [Numerics.FAST])
+    assert (made.rules or {})[NAME] == 1
+    assert 0.4 < made.gain < 0.9
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not is_here(), reason="egglog is not installed (the extra `search`)")
 def test_a_project_of_fast_numerics_passes_its_own_tests(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def rewritten(
     """
     by_block = dict(zip(model.distinct, found, strict=True))
     fired: Counter[str] = Counter()
-    before = after = 0.0
+    before = after = took = saved = 0.0
     for each in (b for of in model.named for b in of):
         said = by_block[each.block]
         if said is None:
@@ -94,15 +94,16 @@ def rewritten(
         out = _over(g, of, by_block)
         if windows is not None:
             fewer = fewer_products(out, windows)
-            out, after = fewer.graph, after - fewer.saved
+            out, took, saved = fewer.graph, took + fewer.took, saved + fewer.saved
             fired.update({NAME: fewer.sums} if fewer.sums else {})
         entries.append((name, verify(out, "algebra")))
     if not fired:
         return None
+    gain = after / before if before else 1.0
+    if saved:  # also of sums that no block has, as those in the steps of a scan
+        gain *= 1 - saved / max(before, took)
     return Rewritten(
-        replace(model.traced, entries=tuple(entries)),
-        dict(sorted(fired.items())),
-        after / before if before else 1.0,
+        replace(model.traced, entries=tuple(entries)), dict(sorted(fired.items())), gain
     )
 
 

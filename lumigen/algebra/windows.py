@@ -106,17 +106,18 @@ def _coefficients(roots: Sequence[Fraction]) -> tuple[Fraction, ...]:
 
 @dataclass(frozen=True)
 class Fewer:
-    """The graph, how many of its sums have fewer products, and what that saves, in the machine's steps."""
+    """The graph, how many of its sums have fewer products, what these took, and what that saves, in steps."""
 
     graph: Graph
     sums: int
+    took: float
     saved: float
 
 
 def fewer_products(graph: Graph, steps: Steps) -> Fewer:
     """The graph with sums over windows by fewer products, where that is estimated as less work."""
     parts: dict[Node, tuple[Node, ...]] = {}
-    saved: list[float] = []
+    gains: list[tuple[float, float]] = []
 
     def step(n: Node) -> Edge | None:
         found = [
@@ -128,14 +129,15 @@ def fewer_products(graph: Graph, steps: Steps) -> Fewer:
             return None
         out, inner = made
         parts[out.node] = inner
-        saved.append(best.saves(steps))
+        gains.append((best.takes(steps), best.saves(steps)))
         return out
 
     changed = rewrite(graph, step)
     lines = {
         n: changed.lines[out] for out, each in parts.items() if out in changed.lines for n in each
     }
-    return Fewer(replace(changed, lines={**lines, **changed.lines}), len(saved), sum(saved))
+    took, saved = (sum(g[i] for g in gains) for i in (0, 1))
+    return Fewer(replace(changed, lines={**lines, **changed.lines}), len(gains), took, saved)
 
 
 @dataclass(frozen=True)
