@@ -61,7 +61,8 @@ LUMIGEN_INLINE void copy_run(float* dst, const T* src, int64_t n) {
   } else if constexpr (kStride == 2) {
     const int first = int(between(0, 2 * n - 1, kLanes)), second = int(between(0, 2 * n - kLanes, kLanes));
     const Vec low = load_floats(src, FirstLanes{first});
-    store(dst, even_then_odd(low, load_floats(src + kLanes - 1, FirstLanes{second})), AllLanes{});
+    const Vec high = second > 0 ? load_floats(src + kLanes - 1, FirstLanes{second}) : splat(0.0f);
+    store(dst, even_then_odd(low, high), AllLanes{});
   } else {
     for (; i < n; i++) dst[i] = one_float(src[i * kStride]);
   }
