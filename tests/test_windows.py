@@ -102,6 +102,12 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[int, ...], int
     "points apart": (lambda x, w: conv2d(x, w, dilation=2), (1, 5, 9, 11), (7, 5, 3, 3), 0),
     "neighbours in memory": (conv1d, (1, 5, 30), (7, 5, 3), 0),
     "seven points": (conv2d, (1, 5, 9, 11), (7, 5, 7, 1), 0),
+    "nothing else is summed up": (
+        lambda x, w: (x.unfold(0, 3, 1) * w).sum(-1),
+        (9, 4),
+        (4, 3),
+        0,
+    ),
     "edges of another number": (
         lambda x, w: conv2d(pad(x, (0, 0, 1, 1), value=2.0), w),
         (1, 5, 9, 11),

@@ -297,6 +297,8 @@ def windows_of(n: Node) -> Iterator[SlidingSum]:
     if product is None or product.op is not Op.MUL or n.args != (edge(product),):
         return
     gone = axes_of(n)
+    if len(gone) < 2:  # nothing is added up before neighbours come apart: each product is stored
+        return
     for x, w in (product.args, product.args[::-1]):
         for rows in range(len(product.shape)):
             if rows in gone or x.dtype is not w.dtype:
