@@ -69,6 +69,11 @@ class View:
     def rank(self) -> int:
         return len(self.shape)
 
+    @property
+    def axes(self) -> frozenset[Axis]:
+        """Those that what is shown varies with: of the index, and of the conditions."""
+        return frozenset[Axis]().union(*(i.axes for i in self.index), *(c.axes for c in self.valid))
+
     def is_identity(self, source: Shape) -> bool:
         return self == identity(source)
 

@@ -200,7 +200,7 @@ class SlidingSum:
 
     def _products(self, steps: Steps, rows: float, times: int) -> float:
         """What multiplies so many rows so many times; columns that fill no tile take as long as those that do."""
-        of_x, of_w = _axes(self.x.view), _axes(self.w.view)
+        of_x, of_w = self.x.view.axes, self.w.view.axes
         columns, rest = rows, 1.0
         for d, a in enumerate(positions(self.shape)):
             if d in (self.rows, self.taps):
@@ -299,10 +299,9 @@ def windows_of(n: Node) -> Iterator[SlidingSum]:
     gone = axes_of(n)
     if len(gone) < 2:  # nothing is added up before neighbours come apart: each product is stored
         return
+    kept = [d for d in range(len(product.shape)) if d not in gone]
     for x, w in (product.args, product.args[::-1]):
-        for rows in range(len(product.shape)):
-            if rows in gone or x.dtype is not w.dtype:
-                continue
+        for rows in kept if x.dtype is w.dtype else ():
             for taps in gone:
                 found = _window(n, x, w, rows, taps)
                 if found is not None:
@@ -317,7 +316,7 @@ def _window(n: Node, x: Edge, w: Edge, rows: int, taps: int) -> SlidingSum | Non
     of_tap = [d for d, i in enumerate(w.view.index) if tap in i.axes]
     if w.view.valid or len(of_tap) != 1 or w.view.index[of_tap[0]].axes != frozenset({tap}):
         return None
-    if row in _axes(w.view) or (x.view.valid and x.view.fill != 0):
+    if row in w.view.axes or (x.view.valid and x.view.fill != 0):
         return None
     place = Axis("place", shape[rows] + shape[taps] - 1)
     moved = {row: ix(place) - ix(tap)}
@@ -341,10 +340,6 @@ def _window(n: Node, x: Edge, w: Edge, rows: int, taps: int) -> SlidingSum | Non
 def _is_innermost(shape: Shape, dim: int) -> bool:
     """Whether neighbours in memory lie along a dimension."""
     return all(e == 1 for e in shape[dim + 1 :])
-
-
-def _axes(view: View) -> frozenset[Axis]:
-    return frozenset[Axis]().union(*(i.axes for i in view.index), *(c.axes for c in view.valid))
 
 
 def _points(shape: Shape) -> float:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from lumigen.dtype import i8, i32, u8
 from lumigen.graph import Edge, Graph, Node, axes_of, binary, edge, rebuild, reduce
-from lumigen.index import Axis, Ix, ix
+from lumigen.index import Ix, ix
 from lumigen.ops import Op
 from lumigen.pattern import rewrite
 from lumigen.view import View, compose, coordinates, positions
@@ -63,7 +63,7 @@ def shared(e: Edge, n: Node) -> Edge | None:
     """What an operand shows in each element of the sum; None if that varies with what the sum is over."""
     if e.view.rank != n.args[0].view.rank or e.view.valid:
         return None
-    if not _axes(e.view) & {positions(e.shape)[d] for d in axes_of(n)}:
+    if not e.view.axes & {positions(e.shape)[d] for d in axes_of(n)}:
         return Edge(e.node, _looked(e.view, n.shape, _shown(n)))
     if e.node.op not in EACH:
         return None
@@ -98,7 +98,7 @@ class Alone:
     @staticmethod
     def of(e: Edge, n: Node) -> Alone:
         gone, along = axes_of(n), positions(e.shape)
-        kept = [d for d, a in enumerate(along) if d in gone or a in _axes(e.view)]
+        kept = [d for d, a in enumerate(along) if d in gone or a in e.view.axes]
         shape = tuple(e.shape[d] for d in kept)
         at, there, shown = (
             dict(zip(kept, coordinates(shape), strict=True)),
@@ -129,9 +129,3 @@ def _looked(view: View, shape: tuple[Ix, ...], at: dict[int, Ix]) -> View:
     """The view over another shape, whose positions stand for those of its own that are given; others are 0."""
     index, valid = view.at(tuple(at.get(d, ix(0)) for d in range(view.rank)))
     return View(shape, index, valid, view.fill)
-
-
-def _axes(view: View) -> frozenset[Axis]:
-    return frozenset[Axis]().union(
-        *(i.axes for i in view.index), *(c.slack.axes for c in view.valid)
-    )
