@@ -92,13 +92,7 @@ def torch_compile_peer(job: Job) -> dict[str, Case]:
 def openvino_peer(job: Job) -> dict[str, Case]:
     import openvino
 
-    core = openvino.Core()
-    settings = {
-        "INFERENCE_NUM_THREADS": job["threads"],
-        "PERFORMANCE_HINT": "LATENCY",
-        "NUM_STREAMS": 1,
-        "INFERENCE_PRECISION_HINT": "f32",
-    }
+    core, settings = openvino.Core(), harness.openvino_settings(job["threads"], "f32")
 
     def case(name: str) -> Case:
         model = core.read_model(str(Path(job["work"]) / f"{name}.onnx"))

@@ -148,6 +148,16 @@ def limits(job: Job) -> dict[str, Case]:
     return cases
 
 
+def openvino_settings(threads: int, dtype: str) -> dict[str, Any]:
+    """For one request at a time, as soon as possible, in arithmetic of this type."""
+    return {
+        "INFERENCE_NUM_THREADS": threads,
+        "PERFORMANCE_HINT": "LATENCY",
+        "NUM_STREAMS": 1,
+        "INFERENCE_PRECISION_HINT": dtype,
+    }
+
+
 def limit_work(threads: int) -> dict[str, tuple[float, str]]:
     """What one call of each case of `limits` does: how much, and the unit of a second of it."""
     library = probes().cpu_library()

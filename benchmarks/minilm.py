@@ -97,13 +97,7 @@ def torch_compile_peer(job: Job) -> dict[str, Case]:
 def openvino_peer(job: Job) -> dict[str, Case]:
     import openvino
 
-    core = openvino.Core()
-    settings = {
-        "INFERENCE_NUM_THREADS": job["threads"],
-        "PERFORMANCE_HINT": "LATENCY",
-        "NUM_STREAMS": 1,
-        "INFERENCE_PRECISION_HINT": job["dtype"],
-    }
+    core, settings = openvino.Core(), harness.openvino_settings(job["threads"], job["dtype"])
 
     def case(batch: int, sequence: int) -> Case:
         model = core.read_model(job["onnx"])
