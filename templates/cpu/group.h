@@ -23,8 +23,8 @@ LUMIGEN_INLINE void sum_row(T* out, int64_t groups, int64_t count, const Key& ke
   for (int64_t g = 0; g < groups; ++g) out[g] = 0;
   const uint64_t end = static_cast<uint64_t>(groups);  // a negative key is beyond it
   constexpr int kTogether = 4;                         // elements that are read before any of them is added
-  int64_t place = 0;
-  for (; place + kTogether <= count; place += kTogether) {
+  const int64_t whole = count - count % kTogether;
+  for (int64_t place = 0; place < whole; place += kTogether) {
     uint64_t keys[kTogether];
     T values[kTogether];
 #pragma GCC unroll 4
@@ -36,7 +36,7 @@ LUMIGEN_INLINE void sum_row(T* out, int64_t groups, int64_t count, const Key& ke
     for (int i = 0; i < kTogether; i++)
       if (keys[i] < end) out[keys[i]] += values[i];
   }
-  for (; place < count; ++place) {
+  for (int64_t place = whole; place < count; ++place) {
     const uint64_t g = static_cast<uint64_t>(static_cast<int64_t>(key(place)));
     if (g < end) out[g] += value(place);
   }

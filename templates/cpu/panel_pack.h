@@ -36,8 +36,8 @@ __attribute__((noinline)) inline void transpose_rows(float* dst, F row, int n, i
   decltype(row(0)) rows[kLanes];
   for (int r = 0; r < n; r++) rows[r] = row(r);
   Vec block[kLanes];
-  int64_t i = 0;
-  for (; i + kLanes <= k; i += kLanes) {
+  const int64_t whole = k - k % kLanes;
+  for (int64_t i = 0; i < whole; i += kLanes) {
     for (int r = 0; r < kLanes; r++) block[r] = r < n ? load_as<E>(rows[r] + i, AllLanes{}) : splat(0.0f);
     transpose(block);
     if (is_exact || i + 2 * kLanes > k) {
@@ -46,7 +46,7 @@ __attribute__((noinline)) inline void transpose_rows(float* dst, F row, int n, i
       for (int j = 0; j < kLanes; j++) store(dst + (i + j) * step, block[j], AllLanes{});
     }
   }
-  for (; i < k; i++)
+  for (int64_t i = whole; i < k; i++)
     for (int r = 0; r < n; r++) dst[i * step + r] = value_as<E>(rows[r][i]);
 }
 
