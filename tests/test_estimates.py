@@ -37,6 +37,21 @@ CASES: dict[str, tuple[Two, set[str], bool]] = {
     "a remainder": (lambda x, y: (x / y) % 1, set(), True),
     "a comparison": (lambda x, y: lg.where(x / y < 1, x, y), set(), True),
     "a comparison of a sum": (lambda x, y: lg.where((x / y).sum(0) < 1, x, y), set(), True),
+    "a hyperbolic tangent of one": (
+        lambda x, y: (x / y).tanh(), {"near_quotient", "near_exp2"}, False,
+    ),
+    "an exponential unit of one": (
+        lambda x, y: lg.functional.elu(x / y), {"near_quotient", "near_exp2"}, False,
+    ),
+    "a leaky one": (
+        lambda x, y: lg.functional.leaky_relu(x / y), {"near_quotient"}, False,
+    ),
+    "a line that jumps": (
+        lambda x, y: (lambda z: lg.where(z < 1, z, z + 1))(x / y), set(), True,
+    ),
+    "a line that is chosen by another": (
+        lambda x, y: (lambda z: lg.where(x < 1, z, 2 * z))(x / y), {"near_quotient"}, False,
+    ),
     "an integer": (lambda x, y: (x / y).to(lg.i32).to(x.dtype), set(), True),
     "one of each kind": (
         lambda x, y: (x / y).floor() + y / (x + 2), {"near_quotient"}, True,

@@ -3,7 +3,8 @@
 Before: a tile program whose quotients are rounded once, to f32, and whose powers have exponents that are not rounded.
 After: the same with `near_quotient` and `near_recip`, which are up to three units in the last place apart, and with
 `near_exp2` of rounded products, wherever a value reaches nothing but numbers that are rounded to 16 bits, and nothing
-that jumps: no comparison, no whole part, no place. Folds around products say by themselves how their powers round.
+that jumps: no whole part, no place, and no comparison but those of choices that do not jump (`continuous`). Folds
+around products say by themselves how their powers round.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, get_args
 import numpy as np
 
 from lumigen.dtype import bf16, f16, f32
+from lumigen.lower.continuous import is_continuous
 from lumigen.ops import Op
 from lumigen.region import (
     Buffer,
@@ -28,6 +30,7 @@ from lumigen.region import (
     Random,
     Region,
     buffers_of,
+    children,
     const,
     intrinsic,
     prim,
@@ -38,6 +41,7 @@ from lumigen.tile import (
     BitPlane,
     GroupNumbers,
     GroupScales,
+    Let,
     Multiply,
     Operand,
     Stmt,
@@ -101,8 +105,10 @@ def _jumping(program: TileProgram) -> _Jumping:
     """Names of a statement stand and fall together, so that what goes from one tile to another is followed."""
     found, known = _Jumping(), -1
     each = [list(_own(s)) for s in program.statements()]
-    for e in walk(_values(program)):
-        for x in _deciding(e):
+    values = walk(_values(program))
+    smooth = _smooth_conditions(values, program)
+    for e in values:
+        for x in () if e in smooth else _deciding(e, smooth):
             found.add(x)
     while known != len(found.names):
         known = len(found.names)
@@ -117,10 +123,20 @@ def _jumping(program: TileProgram) -> _Jumping:
     return found
 
 
-def _deciding(e: Expr) -> tuple[Expr, ...]:
+def _smooth_conditions(values: list[Expr], program: TileProgram) -> set[Expr]:
+    """Conditions of nothing but choices that do not jump."""
+    named = {s.name: s.value for s in program.statements() if isinstance(s, Let)}
+    choices = [e for e in values if isinstance(e, Choose)]
+    smooth = {e for e in choices if is_continuous(e, named)}
+    others = {c for e in values if e not in smooth for c in children(e)}
+    others |= {c for e in smooth for c in (e.then, e.otherwise)} | set(named.values())
+    return {e.condition for e in smooth} - others
+
+
+def _deciding(e: Expr, smooth: set[Expr]) -> tuple[Expr, ...]:
     """The operands of which a little less may make a wholly other result."""
     if isinstance(e, Choose):
-        return (e.condition,)
+        return () if e.condition in smooth else (e.condition,)
     if isinstance(e, Gather):
         return e.places
     if isinstance(e, Random):

@@ -51,7 +51,8 @@ PRODUCTS = ProductTiles(
         ProductTile(16, 64, 128, 4, 2, 35, warps=(1, 4)),
     ),
     scalar=(
-        ProductTile(128, 128, 16, 3, 2, 10, each=(8, 8)),
+        ProductTile(128, 128, 32, 2, 2, 10, each=(8, 8)),
+        ProductTile(64, 128, 16, 3, 2, 9.7, each=(8, 8)),
         ProductTile(64, 64, 16, 3, 3, 8, each=(4, 4)),
         ProductTile(32, 64, 16, 3, 6, 6.5, each=(4, 4)),
         ProductTile(16, 64, 32, 3, 6, 4.7, each=(4, 4)),
