@@ -220,12 +220,19 @@ MAPS: dict[str, Row] = {
     "cumsum_of_columns": Row(lambda _, x: x.cumsum(0) - x, (f32(4096, 4096),)),
     "places_among_edges": Row(places, (Input((1 << 22,), "f32", scale=3000.0), f32(4096))),
     "argmax_of_the_middle": Row(lambda _, x: x.argmax(1), (f32(64, 512, 1024),)),
+    "argmax_of_columns": Row(lambda _, x: x.argmax(0), (bf16(65536, 512),)),
+    "argmin_of_few_columns": Row(lambda _, x: x.argmin(0), (f32(1 << 20, 12),)),
+    "maximum_and_place": Row(lambda _, x: tuple(x.max(1)), (f32(64, 512, 1024),)),
+    "logsumexp_of_the_middle": Row(lambda _, x: x.logsumexp(1), (f32(64, 4096, 256),)),
+    "logsumexp_of_columns": Row(lambda _, x: x.logsumexp(0), (f32(65536, 512),)),
+    "softmax_of_the_middle": Row(lambda _, x: x.softmax(1), (f32(64, 4096, 256),)),
     "least_of_rows": Row(lambda _, x: x.amin(2), (f32(64, 1024, 1024),)),
     "over_mean_magnitude": Row(
         lambda _, x: x / x.abs().mean(1, keepdim=True), (f32(16384, 16384),)
     ),
     "log_softmax_of_channels": Row(lambda _, x: x.log_softmax(1), (f16(64, 512, 28, 28),)),
     "pool_to_7": Row(lambda f, x: f.adaptive_avg_pool2d(x, (7, 7)), (f16(32, 256, 28, 28),)),
+    "pool_by_8": Row(lambda f, x: f.max_pool2d(x, 8), (f16(32, 64, 112, 112),)),
     "pixel_shuffle": Row(lambda f, x: f.relu(f.pixel_shuffle(x, 2)), (f16(16, 256, 64, 64),)),
     "channel_shuffle": Row(
         lambda _, x: x.reshape(32, 4, 32, 56, 56).transpose(1, 2).reshape(32, 128, 56, 56),

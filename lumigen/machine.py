@@ -133,6 +133,8 @@ class Vectors:
     doubles: bool = False  # whether lanes have numbers of f64 beside those of f32
     folded: int = 16  # rows that one loop folds together, at most: each has statements of its own
     estimates: bool = False  # whether quotients that are rounded to 16 bits are estimates
+    beside: int = 0  # points along windows that share nothing which folds have as lanes; 0: none
+    wholes: bool = False  # whether they store floats as integers of 32 bits and of 64
 
 
 @dataclass(frozen=True)

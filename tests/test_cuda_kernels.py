@@ -297,6 +297,30 @@ def test_rows_that_are_selected_from_or_read_in_turns(arch: str, tmp_path: Path)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ["80", "90a"])
+@pytest.mark.parametrize("width", [lg.Dim("width", 1, 300, typical=100), 64])
+def test_columns_that_are_read_in_turns(width: Any, arch: str, tmp_path: Path) -> None:
+    def function(x: Any, y: Any, z: Any) -> dict[str, Any]:
+        return {"held": x.argmax(1), "parts": y.argmin(0), "sum": z.logsumexp(1)}
+
+    entry = traced(
+        function,
+        x=lg.spec(ROWS, 40, width),
+        y=lg.spec(40000, width, dtype=lg.bf16),
+        z=lg.spec(600, 4100, width),
+    )
+    for step in GRAPH_PASSES:
+        entry = step(entry)
+    made = assemble((("entry", entry),), CUDA).kernels
+    assert sum(k.schedule is not None and k.schedule.get("turn", 0) > 0 for k in made) == 2
+    for k in made:
+        folder = tmp_path / k.name
+        folder.mkdir()
+        log = compile_for(arch, k, folder)
+        assert re.findall(r"(\d+) bytes spill stores", log) == ["0"], log
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["80", "90a"])
 def test_rows_in_groups(arch: str, tmp_path: Path) -> None:
     entry = traced(
         lambda x, i, s: x.index_add(0, i, s),

@@ -24,6 +24,10 @@ def distillation(x: Any, y: Any) -> Any:
     return F.kl_div((x / 2).log_softmax(-1), (y / 2).softmax(-1), reduction="batchmean")
 
 
+def both(x: Any) -> Any:
+    return {"most": x.amax(-1), "place": x.argmax(-1)}
+
+
 def smoothed(x: Any) -> Any:
     return F.cross_entropy(x, (x[:, 0] > 0).to(lg.i64), label_smoothing=0.1)
 
@@ -32,6 +36,7 @@ def smoothed(x: Any) -> Any:
 CASES: dict[str, tuple[Case, tuple[int, int], int]] = {
     "log of a sum of powers": (lambda x: x.logsumexp(-1), (600, 17000), 1),
     "place of the greatest": (lambda x: x.argmax(-1), (600, 17000), 1),
+    "greatest and its place": (both, (600, 17000), 1),
     "softmax": (lambda x: x.softmax(-1), (600, 17000), 1),
     "few rows": (lambda x: x.argmin(-1), (3, 70000), 2),
     "softmax of few rows": (lambda x: x.softmax(-1), (2, 70001), 2),

@@ -75,6 +75,7 @@ ALL: dict[str, Row] = {
         ("cuda",),
     ),
     "columns": Row(lambda x: x.sum(0) + x.amax(0), {"x": lg.spec(ROWS, 40)}),
+    "places in columns": Row(lambda x: x.argmax(0), {"x": lg.spec(520, ROWS)}, ("cuda",)),
     "channels": Row(lambda x: x.softmax(1), {"x": lg.spec(2, 12, ROWS)}),
     "integers": Row(lambda x: x.sum(-1), {"x": lg.spec(ROWS, 12, dtype=lg.i64)}),
     "windows": Row(lambda x: F.avg_pool2d(x, 3), {"x": lg.spec(2, 3, 12, 12)}),

@@ -6,13 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
+from tiles import traced
 
 import lumigen as lg
 from lumigen import functional as F
 from lumigen.index import Axis, Ix, ix
+from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredKernel, assemble
 from lumigen.plan import Loop
 from lumigen.targets.cpu.device import CPU
+from lumigen.targets.cuda.device import CUDA
 from lumigen.tile import Accumulate, For, Stmt, StoreTile
 
 IMAGE = (2, 32, 12, 20)
@@ -84,6 +87,17 @@ def test_what_takes_little_to_reduce_does_not_hold_up_a_large_map() -> None:
     assert kernel.program.tasks.const > 50
     assert alone.program.tasks.const == 1
     assert work(kernel, Accumulate) < work(kernel, StoreTile) // 4
+
+
+@pytest.mark.parametrize(("size", "along"), [(28, True), (56, True), (14, False), (21, False)])
+def test_windows_that_share_nothing_are_read_in_vectors(size: int, along: bool) -> None:
+    graph = traced(lambda x: F.adaptive_avg_pool2d(x, 7), x=lg.spec(2, 3, size, size, dtype=lg.f16))
+    for step in GRAPH_PASSES:
+        graph = step(graph)
+    (kernel,) = assemble((("entry", graph),), CUDA).kernels
+    assert kernel.plan is not None
+    kinds = {loop.kind for loop in kernel.plan.loops() if loop.carries}
+    assert kinds == {"lanes" if along else "seq"}
 
 
 def test_groups_of_channels_are_the_batch_of_a_product() -> None:

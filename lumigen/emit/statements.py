@@ -71,6 +71,7 @@ class Dialect:
     dtypes: frozenset[DType] = FLOATS  # of the numbers that lanes have
     fused: bool = False  # a sum over lanes takes a product in with one step
     integers: bool = False  # there are vectors of integers
+    wholes: str = ""  # the header of vectors that are stored as integers, if a kernel includes it only for these
     sums: int = (
         0  # lanes of which a thread has a sum of its own for each; of more it has fewer; 0: of any
     )
@@ -415,7 +416,7 @@ class Statements:
         """The points of a team in parts, inside a loop over lanes."""
         axis, over = s.axis.name, r.index(s.hi - s.lo)
         inner = self.lines(s.body, r.lanes)
-        if s.lo != 0:
+        if s.lo != 0 and axis in inner.names:
             place = f"const {self.place} {axis} = {r.index(s.lo)} + {axis}_offset;"
             inner = joined([Lines((place,)), inner])
             axis = f"{axis}_offset"
@@ -467,6 +468,8 @@ class Statements:
                 step="emit", what=f"a store to {s.dst} that is not affine in {s.lanes}"
             )
         where = r.pointer(s.dst, at)
+        if s.dst.dtype.is_int and self.dialect.wholes:
+            r.uses.headers.add(self.dialect.wholes)
         if s.dst.dtype.is_int:
             return self._store_whole(s, where, factor, r)
         if factor == 1:

@@ -8,8 +8,11 @@ once if threads hold their points of it in registers.
       mean[lane] = sum over k of x[k, lane], k dealt to the teams
       for k dealt to the teams: y[k, lane] = x[k, lane] - mean[lane]
 
+Folds with corrections take in so many points of each team in a turn ([turns](turns.py)), so that what registers do not
+hold is read once, too.
+
 Sites: `team` threads along the lanes, of `width` lanes each, of the `threads` of a block; `hold` keeps what loops over
-the same points share in registers.
+the same points share in registers. A fold with corrections takes in so many vectors of a thread in a `turn`.
 """
 
 from __future__ import annotations
@@ -18,11 +21,13 @@ from dataclasses import dataclass
 
 from lumigen.index import Axis, Lookup, ceildiv, extent_of, ix, minimum
 from lumigen.lower.built import Built, check
+from lumigen.lower.filled import fill
 from lumigen.lower.hold import hold_points
 from lumigen.lower.runs import visited
 from lumigen.lower.scope import Names, Scope, kernel_reductions
-from lumigen.lower.simt import Loops, check_lanes, check_threads, dims_of, fill, inside
+from lumigen.lower.simt import Loops, check_lanes, check_threads, dims_of, inside
 from lumigen.lower.sweeps import axes_after, lane_axis, lane_kind, sweeps_in_order
+from lumigen.lower.turns import fold_in_turns, has_corrections
 from lumigen.lower.widths import moved_of, width_of
 from lumigen.machine import Machine, Teams
 from lumigen.plan import KernelPlan, NotRealised
@@ -31,11 +36,13 @@ from lumigen.schedule import Schedule
 from lumigen.tile import For, TileProgram
 
 SITES = ("threads", "team", "width", "hold")
+SITES_OF_TURNS = ("turn",)
 
 
 def across(plan: KernelPlan, sizes: Schedule, machine: Machine) -> Built:
     """The kernel of a plan of vector loops whose folds all stand in the loop over lanes; NotRealised for another."""
-    check(sizes, SITES)
+    in_turns = any(map(has_corrections, plan.loops()))
+    check(sizes, (*SITES, *SITES_OF_TURNS) if in_turns else SITES)
     loops, teams, threads = Loops.of(plan), machine.teams, sizes["threads"]
     check_threads(threads, teams)
     check_lanes(loops, threads, machine.vectors)
@@ -63,8 +70,12 @@ def _program(plan: KernelPlan, loops: Loops, sizes: Schedule) -> TileProgram:
     lo = ix(task) % stretches * chunk
     lanes = top.inner([lane], lane)
     lanes.across = True
+    turn = sizes.get("turn", 0) * (sizes["threads"] // sizes["team"])
     for fold in loops.of_lanes:
-        lanes.fold(fold)
+        if has_corrections(fold):
+            fold_in_turns(lanes, fold, turn)
+        else:
+            lanes.fold(fold)
     lanes.stmts.append(_stores(loops, lanes))
     body = For(lane, lo, minimum(lo + chunk, lane.extent), True, tuple(lanes.stmts))
     return TileProgram(
@@ -104,12 +115,13 @@ class Across:
     is_read_once: bool = False
 
 
-def across_of(region: Region, machine: Machine) -> Across:
+def across_of(region: Region, machine: Machine, *, in_turns: bool = False) -> Across:
     """How teams share out folds along an axis past the lanes: as many threads along these as there may be.
 
     First those that leave each multiprocessor two blocks and threads the registers to hold their points, with room to
     spare, then those that leave less; of what cannot be held those that leave each multiprocessor four blocks, which
-    ask for more of it at a time, or else one. In the end as few as there may be.
+    ask for more of it at a time, or else one. In the end as few as there may be. In turns nothing is held for longer
+    than one of them, and what is reduced is read once.
     """
     teams, store = machine.teams, region.stores[-1]
     lane = lane_axis(store, machine.vectors)
@@ -127,11 +139,13 @@ def across_of(region: Region, machine: Machine) -> Across:
     vectors = -(-lane.extent.estimate() // width)
     every = [1 << n for n in reversed(range(teams.warp.bit_length()))]
     widths = [t for t in every if t * moved >= teams.stretch and teams.threads // t <= points]
-    is_once = len(sweeps_in_order(found)) == 1 and not after
+    widths = [t for t in widths if t < 2 * vectors] or widths[-1:]  # of more some have no lanes
+    is_once = (in_turns or len(sweeps_in_order(found)) == 1) and not after
     for least, most, line in _tiers(machine.scans.workers, teams):
         for t in (t for t in widths if t * moved >= line):
             blocks, held = rows * -(-vectors // t), -(-points * t // teams.threads) * moved // 4
-            is_loop = is_once and held > teams.held  # which holds nothing, and reads again nothing
+            # which holds nothing, and reads again nothing
+            is_loop = in_turns or (is_once and held > teams.held)
             if blocks >= least and (most is None or is_loop or held <= most):
                 return Across(t, True, is_once or held <= teams.held)
     return Across(widths[-1]) if widths else Across(0)

@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from math import copysign, inf, isfinite, nan
 
+from lumigen.index import is_nonnegative as never_negative
 from lumigen.ops import Op
 from lumigen.region import (
     Choose,
     Const,
     Expr,
     Holds,
+    Index,
     Prim,
     Reduce,
     children,
@@ -151,6 +153,8 @@ def is_nonnegative(e: Expr) -> bool:
             return True
         case Prim(op=Op.RECIP):  # of -0.0 it is -inf
             return is_nonnegative(e.args[0]) and _is_not_minus_zero(e.args[0])
+        case Prim(op=Op.CONTIGUOUS, args=(Index() as place,)) if e.dtype.is_float:
+            return never_negative(place.value)
         case Prim(op=Op.CONTIGUOUS):
             return e.dtype.is_bool or is_nonnegative(e.args[0])
         case Prim(op=Op.ADD):

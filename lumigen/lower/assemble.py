@@ -321,8 +321,7 @@ class _Model:
     def prepare(self, graph: Graph) -> _Prepared:
         """The regions of an entry; operands of kernels are called after those of all entries."""
         flips = self.flips
-        regions = partition(graph, self.skeletons, flips.inlined)
-        regions = retype_temporaries(regions, self.dtype)
+        regions = retype_temporaries(partition(graph, self.skeletons, flips.inlined), self.dtype)
         layouts = choose_layouts(regions, self.device.machine.runs, flips.in_order)
         self.permuted |= layouts.packed
         regions = self.sliced(layouts.regions)
@@ -334,6 +333,7 @@ class _Model:
             self.device.selects,
             flips.apart,
             self.device.machine.storing.maps,
+            self.device.stores_types,
         )
         regions = join_grids(regions, self.skeletons.in_loops, self.beside, self.whole, flips.apart)
         regions = place_pieces(regions, self.skeletons.in_loops)

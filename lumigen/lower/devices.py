@@ -19,6 +19,7 @@ from lumigen.lower.built import Built, scratch_of
 from lumigen.lower.contract import find_products
 from lumigen.lower.contractions import OneRow
 from lumigen.lower.estimates import estimated
+from lumigen.lower.float_columns import stores_types
 from lumigen.lower.order import Keeps, PartOf, plan_order
 from lumigen.lower.pieces import plan_pieces
 from lumigen.lower.plan_region import (
@@ -260,6 +261,10 @@ class Device:
             return False
         no_product = next(self.products(region, self.schedule), None) is None
         return is_scan(region) or no_product or self._is_joined_in_loops(region)
+
+    def stores_types(self, region: Region) -> bool:
+        """Whether loops compute floats and integers of a region together."""
+        return stores_types(region, self.machine)
 
     def columns(self, region: Region) -> int:
         """How many columns of a tile of products lie side by side; 0 in vector loops."""

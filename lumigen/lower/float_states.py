@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lumigen.dtype import f32
+from lumigen.dtype import DType, f32, i32
 from lumigen.index import Axis, Ix, extent_of
 from lumigen.ops import Op
 from lumigen.plan import Carry, LoopFold
@@ -23,6 +23,7 @@ from lumigen.region import (
     carried,
     choose,
     const,
+    index,
     map_expr,
     prim,
     reduce,
@@ -48,27 +49,47 @@ def _in_floats(c: Carry, fold: LoopFold) -> Carry:
     value = c.value
     if not c.dtype.is_int or not isinstance(value, Reduce):
         return c
-    tile, body, most = _float(c.tile), _float(value.body), _most(c.tile)
-    if c.monoid is Monoid.SUM and most is not None:
-        points = extent_of(fold.axes).bounds()[1]
-        most = None if points is None else most * points
-    if tile is None or body is None or most is None or most > EXACT:
+    tile, body = _float(c.tile), _float(value.body)
+    if tile is None or body is None or most_of(c.monoid, c.tile, fold.axes) is None:
         return c
     return replace(c, value=reduce(c.monoid, value.axes, body, f32, value.where), tile=tile)
 
 
-def _float(e: Expr) -> Expr | None:
-    """A choice of indices, constants and truth values as f32."""
+def small_in_floats(e: Expr) -> tuple[Expr, int] | None:
+    """A choice of indices and constants in f32, and the greatest magnitude that it can be; None if f32 rounds it."""
+    value, most = _float(e, i32), _most(e)
+    return None if value is None or most is None or most > EXACT else (value, most)
+
+
+def total_in_floats(r: Reduce) -> tuple[Expr, int] | None:
+    """The same reduction in f32, and the greatest magnitude that it can be; None where f32 does not hold it."""
+    body, most = _float(r.body, i32), most_of(r.monoid, r.body, r.axes)
+    if not r.dtype.is_int or body is None or most is None:
+        return None
+    return reduce(r.monoid, r.axes, body, f32, r.where), most
+
+
+def most_of(monoid: Monoid, tile: Expr, axes: tuple[Axis, ...]) -> int | None:
+    """The greatest magnitude of a reduction of such terms, if f32 holds all integers up to there."""
+    most = _most(tile)
+    if monoid is Monoid.SUM and most is not None:
+        points = extent_of(axes).bounds()[1]
+        most = None if points is None else most * points
+    return None if most is None or most > EXACT else most
+
+
+def _float(e: Expr, dtype: DType | None = None) -> Expr | None:
+    """A choice of indices, constants and truth values as f32; indices are computed in a `dtype` if there is one."""
     match e:
         case Choose():
-            then, otherwise = _float(e.then), _float(e.otherwise)
+            then, otherwise = _float(e.then, dtype), _float(e.otherwise, dtype)
             if then is None or otherwise is None:
                 return None
             return choose(e.condition, then, otherwise)
         case Const():
             return const(float(e.value), f32)
         case Index():
-            return prim(Op.CONTIGUOUS, (e,), f32)
+            return prim(Op.CONTIGUOUS, (index(e.value, dtype or e.dtype),), f32)
         case Prim(op=Op.CONTIGUOUS, args=(x,)) if x.dtype.is_bool:
             return prim(Op.CONTIGUOUS, (x,), f32)
         case _:

@@ -81,7 +81,7 @@ def hold_points(program: TileProgram, teams: Teams) -> TileProgram:
     """Of loops over points, which teams share out, inside a loop over lanes."""
     at_once = program.threads // program.team
     body = tuple(
-        _held(s, s.axis, at_once, program, teams) if isinstance(s, For) and s.lanes else s
+        _held_in(s, at_once, program, teams, s.axis) if isinstance(s, For) and s.lanes else s
         for s in program.body
     )
     program = replace(program, body=body)
@@ -98,7 +98,9 @@ def _blocks(program: TileProgram, teams: Teams, at_once: int) -> int:
     loops = [s for s in statements if isinstance(s, For) and s.parts]
     if not holds or not any(isinstance(s, Finish) for s in statements):
         return 0
-    if any(
+    # states of lanes, and what they were, outlive a turn
+    outlive = any(isinstance(s, Advance) for s in statements)
+    if not outlive and any(
         s.lanes and any(isinstance(x, For) and not x.parts for x in s.body)
         for s in statements
         if isinstance(s, For)
@@ -113,8 +115,6 @@ def _blocks(program: TileProgram, teams: Teams, at_once: int) -> int:
             used |= {e: i for e in walk([x.value]) if isinstance(e, Local) and e in registers}
             if isinstance(x, Keep):
                 kept[x.name] = i
-    # states of lanes, and what they were, outlive a turn
-    outlive = any(isinstance(s, Advance) for s in statements)
     between = [s for s in statements if isinstance(s, Accumulator)] if outlive else []
     most, states = 0, 2 * program.width * len(between)
     for i, loop in enumerate(loops):
@@ -132,21 +132,26 @@ def _blocks(program: TileProgram, teams: Teams, at_once: int) -> int:
     return count if 1 < count <= teams.blocks else 0
 
 
-def _held_in(rows: For, at_once: int, program: TileProgram, teams: Teams) -> For:
-    """The rows with what their loops share held; of rows that are read in turns what those of a turn share."""
-    if not any(isinstance(s, For) and not s.lanes and _has_rows(s) for s in rows.body):
-        return _held(rows, None, at_once, program, teams)
+def _held_in(
+    rows: For, at_once: int, program: TileProgram, teams: Teams, lanes: Axis | None = None
+) -> For:
+    """The rows with what their loops share held; of rows that are read in turns what those of a turn share.
+
+    The same of the points in a loop over `lanes`.
+    """
+    if not any(isinstance(s, For) and not s.lanes and _has_rows(s, lanes) for s in rows.body):
+        return _held(rows, lanes, at_once, program, teams)
     body, number = list[Stmt](), 0
     for s in rows.body:
-        if isinstance(s, For) and _has_rows(s):
-            s = _held(s, None, at_once, program, teams, number)  # noqa: PLW2901
+        if isinstance(s, For) and _has_rows(s, lanes):
+            s = _held(s, lanes, at_once, program, teams, number)  # noqa: PLW2901
             number += sum(isinstance(x, Hold) for x in s.body)
         body.append(s)
     return replace(rows, body=tuple(body))
 
 
-def _has_rows(s: For) -> bool:
-    return any(isinstance(x, For) and is_row(x, None) for x in s.body)
+def _has_rows(s: For, lanes: Axis | None) -> bool:
+    return any(isinstance(x, For) and is_row(x, lanes) for x in s.body)
 
 
 def _held(

@@ -70,16 +70,22 @@ def join_regions(
     selects: Asked = lambda _: False,
     apart: Asked | None = None,
     maps: int = 0,
+    stores_types: Asked = lambda _: False,
 ) -> tuple[Region, ...]:
     """The regions of an entry in launch order, joined where that computes something once.
 
     `in_loops` says whether a region runs as vector loops, `runs_whole` whether a skeleton folds all of it in one loop,
     `whole` what a buffer is a slice of, `selects` whether a native kernel stores what lies at the places that it finds.
     What would be a canonical region that is `apart` is not joined. Of maps that read the same, one loop stores as many
-    as `maps`.
+    as `maps`; `stores_types` whether what several stores of other types are made of is computed together.
     """
     partners = partial(
-        _partners, in_loops=in_loops, runs_whole=runs_whole, selects=selects, maps=maps
+        _partners,
+        in_loops=in_loops,
+        runs_whole=runs_whole,
+        selects=selects,
+        maps=maps,
+        stores_types=stores_types,
     )
     return join_by(regions, partners, whole, apart)
 
@@ -138,7 +144,14 @@ def _loops_in(those: list[Whole], beside: Region) -> set[Axis]:
 
 
 def _partners(
-    out: list[Whole], made: Whole, *, in_loops: Asked, runs_whole: Asked, selects: Asked, maps: int
+    out: list[Whole],
+    made: Whole,
+    *,
+    in_loops: Asked,
+    runs_whole: Asked,
+    selects: Asked,
+    maps: int,
+    stores_types: Asked,
 ) -> Iterator[tuple[int, Region]]:
     """The regions that can run with the last one, and both as one."""
     for i, earlier in enumerate(out):
@@ -150,7 +163,7 @@ def _partners(
                 yield i, unify_axes(found)
             continue
         valued = _with_values(made, earlier)
-        joined = _joined(earlier, made if valued is None else valued)
+        joined = _joined(earlier, made if valued is None else valued, stores_types)
         if (
             joined is not None
             and in_loops(earlier.region)
@@ -248,14 +261,16 @@ def _nested(a: frozenset[Buffer], b: frozenset[Buffer]) -> bool:
     return a <= b or b <= a
 
 
-def _joined(first: Whole, second: Whole) -> Region | None:
-    """Both as one region; None if neither has the value of the other."""
+def _joined(first: Whole, second: Whole, stores_types: Asked) -> Region | None:
+    """Both as one region; None if neither has the value of the other, or no loop computes both."""
     for inner, outer in ((first, second), (second, first)):
         a, b = inner.region.stores[-1], outer.region.stores[-1]
         if a.value not in outer.values or a.axes != b.axes:
             continue
-        if computed(a.dst.dtype) is computed(b.dst.dtype):  # else no vectors compute both
-            return as_one((inner.region, outer.region))
+        joined = as_one((inner.region, outer.region))
+        alike = computed(a.dst.dtype) is computed(b.dst.dtype)
+        if alike or (inner.reduces and stores_types(joined)):
+            return joined
     return None
 
 

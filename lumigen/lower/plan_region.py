@@ -23,6 +23,7 @@ from lumigen.lower.deep_windows import depth_turned
 from lumigen.lower.depth import along_memory
 from lumigen.lower.factors import split_reductions
 from lumigen.lower.few import find_few, find_few_beside, schedule_of_few
+from lumigen.lower.float_columns import in_float_columns
 from lumigen.lower.implicit import has_windows, rows_packed_before
 from lumigen.lower.nested import nested
 from lumigen.lower.online import plan_online
@@ -74,6 +75,7 @@ def plan_loops(region: Region, machine: Machine, *, in_turns: bool = True) -> Re
         temps = (*rows.temps, *(s.dst for s in apart[0].stores), *rest.temps)
         return RegionPlan(region, (*rows.kernels, *rest.kernels), temps)
     merged = split_reductions(merge_kept(merge_reduced(region), machine.teams), machine.vectors)
+    merged = in_float_columns(merged, machine)
     if in_turns and (found := plan_online(merged, machine)) is not None:
         return replace(found, region=region)
     pieces = split(merged, machine)

@@ -350,12 +350,14 @@ def schedule_of_teams(plan: KernelPlan, machine: Gpu) -> Schedule:
         "hold": int(not joined and not are_together(plan.stores)),
     }
     in_turns = any(has_corrections(loop) for loop in plan.loops())
-    team = 0 if joined or in_turns else across_of(plan.region, machine).team
+    of_lanes = in_turns and any(map(has_corrections, Loops.of(plan).of_lanes))
+    is_apart = not joined and (of_lanes or not in_turns)
+    team = across_of(plan.region, machine, in_turns=of_lanes).team if is_apart else 0
+    if in_turns:
+        sizes |= {"turn": _turn(plan, teams)}
     if team:
         return schedule("across", sizes | {"team": team})
     sizes |= {"vectors": teams.vectors, "repeated": teams.repeated}
-    if in_turns:
-        sizes |= {"turn": _turn(plan, teams)}
     sizes |= {"blocks": teams.joined_blocks * joined}
     if are_together(plan.stores):
         several = (

@@ -25,10 +25,11 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from lumigen.condition import Cmp
-from lumigen.dtype import f32, i32
+from lumigen.dtype import f32
 from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, minimum
 from lumigen.lower.ahead import asked_of, asking
 from lumigen.lower.built import Built, check, check_folded
+from lumigen.lower.filled import fill
 from lumigen.lower.held_rows import beside, places_of, share_vectors
 from lumigen.lower.hold import hold_rows
 from lumigen.lower.interchange import are_columns, has_sums, interchange
@@ -42,7 +43,6 @@ from lumigen.lower.turns import fold_in_turns, has_corrections
 from lumigen.lower.unasked import unasked
 from lumigen.lower.widths import dtypes_of, moved_of
 from lumigen.machine import Gpu, Machine, Teams, Vectors
-from lumigen.ops import Op
 from lumigen.plan import KernelPlan, Loop, NotRealised, Step
 from lumigen.region import (
     Read,
@@ -52,12 +52,11 @@ from lumigen.region import (
     Store,
     free_axes,
     indices_of,
-    prim,
     substitute,
     walk,
 )
 from lumigen.schedule import Schedule
-from lumigen.tile import For, StoreTile, TileProgram, WhenLast, whole_of
+from lumigen.tile import For, TileProgram, WhenLast
 
 SITES = ("visits", "lanes", "stretches", "kept", "together")
 SITES_OF_ROWS = (*SITES, "held", "ahead")
@@ -447,17 +446,6 @@ def check_lanes(loops: Loops, threads: int, vectors: Vectors) -> None:
     fits = loops.lane is not None and vectors_store(loops.stores, loops.lane, vectors)
     if loops.kind == "lanes" and not fits:
         raise NotRealised("vectors do not compute what is in a loop over lanes")
-
-
-def fill(scope: Scope, stores: Sequence[Store], lanes: Axis | None, where: tuple[Cmp, ...]) -> None:
-    held = [
-        whole_of(s.value, s.dst.dtype) if i32 in scope.dtypes and lanes else None for s in stores
-    ]
-    values = scope.values([x or s.value for x, s in zip(held, stores, strict=True)])
-    for s, x, value in zip(stores, held, values, strict=True):
-        if x is not None and s.dst.dtype is not x.dtype:  # a store of vectors widens
-            value = prim(Op.CONTIGUOUS, (value,), s.dst.dtype)  # noqa: PLW2901
-        scope.stmts.append(StoreTile(s.dst, s.at, value, lanes, where))
 
 
 def _grain(loops: Loops, sizes: Schedule) -> tuple[int, int, int]:

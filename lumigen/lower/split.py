@@ -337,9 +337,9 @@ def _parts(r: Reduce, grain: Grain, division: Division, least: int | None = None
     return min(wanted, terms // grain.terms, longest)
 
 
-def parts_of(r: Reduce, machine: Machine) -> int:
-    """Into how many parts a reduction of rows is to be split; 1 where its rows keep the machine busy."""
-    return _parts(r, machine.division.row, machine.division)
+def parts_of(r: Reduce, machine: Machine, grain: Grain | None = None) -> int:
+    """Into how many parts a reduction is to be split, of rows or of a `grain`; 1 where it keeps the machine busy."""
+    return _parts(r, grain or machine.division.row, machine.division)
 
 
 def _grain(e: Expr, lane: Axis | None, division: Division) -> Grain:

@@ -23,7 +23,7 @@ from lumigen.lower.contractions import is_plain
 from lumigen.lower.sweeps import grid_loop, plan_sweeps
 from lumigen.machine import Machine
 from lumigen.names import fresh
-from lumigen.plan import Carry, KernelPlan, Loop, Product, RegionPlan, corrected
+from lumigen.plan import Carry, KernelPlan, Loop, Product, RegionPlan, Step, corrected
 from lumigen.region import (
     Buffer,
     Choose,
@@ -71,19 +71,24 @@ class SplitFold:
 
 @dataclass(frozen=True)
 class _Fold:
-    """A loop around products, whose last state may have axes of its `own`."""
+    """A loop around products, whose last state may have axes of its `own`; or one inside a loop over `lanes`."""
 
     loop: Loop
     inner: frozenset[Axis]  # of the products inside
     grid: tuple[Axis, ...]
     own: tuple[Axis, ...]
     order: tuple[int, ...]  # of the states, the one with own axes last
+    lanes: tuple[Axis, ...] = ()
 
     @staticmethod
     def of(plan: KernelPlan) -> _Fold | None:
         """None where a correction varies inside a part, or several states have axes of their own."""
         grid = plan.root[-1]
         loop = next((s for s in grid.body if isinstance(s, Loop)), None)
+        lanes = tuple[Axis, ...]()
+        if loop is not None and not loop.carries and loop.kind == "lanes":
+            lanes = loop.axes
+            loop = next((s for s in loop.body if isinstance(s, Loop)), None)
         inners = [s for s in loop.body if isinstance(s, Product)] if loop else []
         if loop is None or not loop.carries or len(loop.axes) != 1:
             return None
@@ -94,10 +99,11 @@ class _Fold:
         of_inner = frozenset(a for p in inners for a in (*p.m, *p.n))
         products = [p for i in outer if (p := loop.carries[i].product) is not None]
         apart = {a for p in products for a in (*p.m, *p.n)} - of_inner
-        in_order = sorted(grid.axes, key=lambda a: (a in apart, a in of_inner))
+        in_order = sorted((*grid.axes, *lanes), key=lambda a: (a in apart, a in of_inner))
         order = (*(i for i in range(len(loop.carries)) if i not in outer), *outer)
         own = tuple(a for a in in_order if a in apart)
-        return _Fold(loop, of_inner, tuple(a for a in in_order if a not in apart), own, order)
+        points = tuple(a for a in in_order if a not in apart)
+        return _Fold(loop, of_inner, points, own, order, lanes)
 
 
 def split_fold(plan: KernelPlan, parts: int, step: int) -> SplitFold | None:
@@ -111,8 +117,8 @@ def split_fold(plan: KernelPlan, parts: int, step: int) -> SplitFold | None:
     (k,) = found.loop.axes
     taken = {a.name for a in (k, *found.grid, *found.own)}
     part = Axis(fresh(f"{k.name}_part", taken), ix(parts))
-    rows = {a: (ix(0), a.extent - 1) for a in found.grid if a in found.inner}
-    limits = loop_bounds(found.loop.where, k, rows)
+    of_inner = {a: (ix(0), a.extent - 1) for a in found.grid if a in found.inner}
+    limits = loop_bounds(found.loop.where, k, of_inner)
     first = floordiv(limits.lo, ix(step)) * step
     each = ceildiv(limits.hi - first, parts * step) * step
     begin = first + each * part
@@ -122,7 +128,10 @@ def split_fold(plan: KernelPlan, parts: int, step: int) -> SplitFold | None:
         return None
     loop, values = carried_by_part
     states = _states(found, values, plan.region, part)
-    fold = KernelPlan(states, (grid_loop(states.stores[-1].axes, (loop, *states.stores)),))
+    body: tuple[Step, ...] = (loop, *states.stores)
+    body = (Loop(found.lanes, "lanes", body),) if found.lanes else body
+    rows = tuple(a for a in states.stores[-1].axes if a not in found.lanes)
+    fold = KernelPlan(states, (grid_loop(rows, body),))
     return SplitFold(fold, _merges(found, states, plan, part))
 
 
@@ -177,7 +186,8 @@ def _states(found: _Fold, values: Sequence[Expr], region: Region, part: Axis) ->
     for i in found.order:
         own = found.own if found.loop.carries[i].product is not None else ()
         # of rows without products the states of all parts lie side by side
-        axes = (part, *found.grid, *own) if found.inner else (*found.grid, part)
+        is_row = not found.inner and not found.lanes
+        axes = (*found.grid, part) if is_row else (part, *found.grid, *own)
         name = fresh(f"parts{i}", taken)
         parts = Buffer(name, Role.TEMP, tuple(a.extent for a in axes), f32)
         stores.append(Store(parts, axes, tuple(map(ix, axes)), values[i]))

@@ -110,6 +110,8 @@ def _over_lanes(s: Store, lane: Axis, dtypes: frozenset[DType], vectors: Vectors
     """What vectors compute of a value and store: numbers that lanes have, or integers that they add up."""
     value = s.value
     found = floats_of(value, s.dst.dtype, integers=vectors.integers) or whole_of(value, s.dst.dtype)
+    if found is not None and vectors.wholes:
+        found = whole_floats(found) or found
     if found is not None and found.dtype in dtypes:
         return found
     added = vectors.integers and value.dtype is s.dst.dtype is i32 and adds_integers(value, lane)
@@ -231,9 +233,9 @@ def lane_axis(store: Store, vectors: Vectors) -> Axis | None:
     """The axis whose neighbouring points a vector computes: the last one, where that pays.
 
     It does not if the axis has one point, or if the reductions that vary with it read memory along their own axes,
-    and these are longer than a window: then each of them runs over lanes of its own, unless what is made of them is a
-    map of so many more points that vectors belong there. Nor if one of them has a loop whose bounds are read for each
-    of its points: lanes have one loop.
+    and these are longer than a window, or whole vectors of windows that lie side by side and share nothing: then each
+    of them runs over lanes of its own, unless what is made of them is a map of so many more points that vectors belong
+    there. Nor if one of them has a loop whose bounds are read for each of its points: lanes have one loop.
     """
     if not store.axes or store.axes[-1].extent == 1:
         return None
@@ -243,11 +245,31 @@ def lane_axis(store: Store, vectors: Vectors) -> Axis | None:
         return None
     if not varying or any(consecutive(r, (last,)) for r in varying):
         return last
-    long = [tuple(a for a in r.axes if a.extent.estimate() >= vectors.window) for r in varying]
+    long = [
+        tuple(
+            a
+            for a in r.axes
+            if a.extent.estimate() >= vectors.window or _lie_side_by_side(r, a, last, vectors)
+        )
+        for r in varying
+    ]
     along = all(consecutive(r, axes) for r, axes in zip(varying, long, strict=True))
     terms = sum(extent_of((*r.axes, *free_axes(r))).estimate() for r in varying)
     is_map = extent_of(store.axes).estimate() >= vectors.mapped * terms
     return None if along and not is_map else last
+
+
+def _lie_side_by_side(r: Reduce, a: Axis, last: Axis, vectors: Vectors) -> bool:
+    """Whether the windows of neighbours have whole vectors along an axis of a reduction, which memory has in a row.
+
+    Not of what is made of other reductions, which all windows of a row would find by themselves.
+    """
+    if kernel_reductions([r.body]):
+        return False
+    reads = (address(e.source, e.at) for e in walk([r.body]) if isinstance(e, Read))
+    along = [(at.coefficient(a), at.coefficient(last)) for at in reads if a in at.axes]
+    whole = vectors.beside and a.extent.is_const and a.extent % vectors.beside == 0
+    return bool(whole and along) and all(pair == (ix(1), a.extent) for pair in along)
 
 
 def consecutive(r: Reduce, axes: tuple[Axis, ...]) -> bool:

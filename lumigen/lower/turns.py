@@ -1,9 +1,10 @@
-"""turns: a fold over lanes whose states correct each other, in turns of so many vectors of each thread.
+"""turns: a fold whose states correct each other, in turns of so many vectors of each thread.
 
-Before: the loop of a plan with corrections.  After: statements in which each lane has states of its own. In a turn the
-states that others depend on take in the points of the turn; then the others are corrected, once for all of these, and
-take in theirs. After the last turn every lane is corrected to the states of all lanes. So a row is read once, however
-long it is, and threads meet when it ends.
+Before: the loop of a plan with corrections, over lanes or inside such a loop.  After: statements in which each lane has
+states of its own. In a turn the states that others depend on take in the points of the turn; then the others are
+corrected, once for all of these, and take in theirs. After the last turn every lane is corrected to the states of all
+lanes, or those of each team to the states of all teams. So a row or a column is read once, however long it is, and
+threads meet when it ends.
 """
 
 from __future__ import annotations
@@ -28,46 +29,64 @@ def has_corrections(loop: Loop) -> bool:
 def fold_in_turns(scope: Scope, loop: Loop, points: int) -> None:
     """The loop of a plan in this scope, so many points at a time."""
     _check(scope, loop)
+    if points < 1:
+        raise NotRealised(f"a fold in turns of {points} points")
     (k,) = loop.axes
-    lo, hi, left = bounds_of(k, list(loop.where), scope.axes)
+    lo, hi, left = bounds_of(k, list(loop.where), scope.axes - {scope.lanes})
     if left:
         raise NotRealised(f"a fold in turns over points of {k} that are no range")
     carries = [replace(c, tile=assuming(c.tile, loop.where)) for c in loop.carries]
-    states = [_named(scope, "acc", k) for _ in carries]
+    along = scope.lanes or k
+    states = [_named(scope, "acc", along) for _ in carries]
     for c, state in zip(carries, states, strict=True):
-        scope.stmts.append(Accumulator(state, c.monoid, k))
-    turn = Axis("turn", ceildiv(k.extent, points))
+        scope.stmts.append(Accumulator(state, c.monoid, along, dealt=scope.across))
+    turns = ceildiv(hi - lo, points)
+    turn = Axis("turn", turns if turns.is_const else ceildiv(k.extent, points))
     inner = scope.inner([turn])
     first = lo + ix(turn) * points
     over = (k, first, minimum(first + points, hi))
     now: dict[Expr, Expr] = {}
+    asked = {e.carry for c in carries for e in _states(c) if e.which == "new"}
     for i in sorted({e.carry for c in carries for e in _states(c) if e.which == "old"}):
-        old = _named(inner, "old", k)
-        inner.stmts.append(Let(old, states[i], k))
-        now[carried(i, "old", f32)] = old
+        now[carried(i, "old", f32)] = _held(inner, "old", states[i], along)
     for level in _levels(carries):
-        _correct(inner, {i: carries[i] for i in level}, states, now, k)
-        lane = inner.inner([k], k)
+        _correct(inner, {i: carries[i] for i in level}, states, now, along)
+        lane = inner.inner([k], along)
         values = lane.values([map_expr(carries[i].tile, now) for i in level])
         for i, value in zip(level, values, strict=True):
-            lane.stmts.append(Accumulate(states[i], carries[i].monoid, value, k))
-            now[carried(i, "new", f32)] = states[i]
-        inner.stmts.append(For(*over, True, tuple(lane.stmts)))
-    scope.stmts.append(For(turn, ix(0), ceildiv(hi - lo, points), False, tuple(inner.stmts)))
-    totals = _finish(scope, carries, states, k)
+            lane.stmts.append(Accumulate(states[i], carries[i].monoid, value, along))
+        is_vector = along is k
+        inner.stmts.append(For(*over, is_vector, tuple(lane.stmts), dealt=not is_vector))
+        for i in (i for i in level if i in asked):
+            # what follows from a state alone is computed in each turn, since the name is the turn's
+            now[carried(i, "new", f32)] = (
+                states[i] if is_vector else _held(inner, "new", states[i], along)
+            )
+    scope.stmts.append(For(turn, ix(0), turns, False, tuple(inner.stmts)))
+    totals = _finish(scope, carries, states, along)
     for original, result in loop.results:
         scope.known[original] = map_expr(result, totals)
 
 
+def _held(scope: Scope, stem: str, state: Local, along: Axis) -> Local:
+    """What a state is now, under a name of its own."""
+    name = _named(scope, stem, along)
+    scope.stmts.append(Let(name, state, along))
+    return name
+
+
 def _check(scope: Scope, loop: Loop) -> None:
-    if loop.kind != "lanes" or len(loop.axes) != 1 or loop.body:
-        raise NotRealised("a fold with corrections is over lanes of one axis, with nothing inside")
-    if scope.lanes is not None or scope.alone or not scope.team:
-        raise NotRealised("a fold with corrections is a team's")
+    if loop.kind != ("seq" if scope.across else "lanes") or len(loop.axes) != 1 or loop.body:
+        raise NotRealised(
+            "a fold with corrections is over one axis, the lanes or inside their loop, with nothing inside"
+        )
+    if (scope.lanes is not None) != scope.across or scope.alone or not scope.team:
+        raise NotRealised("a fold with corrections is a team's, or that of all teams of a block")
     if any(c.dtype is not f32 or c.product is not None for c in loop.carries):
         raise NotRealised("a fold with corrections has states of f32 and no products")
-    if not lanes_fit([c.tile for c in loop.carries], loop.axes[-1]):
-        raise NotRealised(f"vectors along {loop.axes[-1]} do not compute the fold")
+    along = scope.lanes or loop.axes[-1]
+    if not lanes_fit([c.tile for c in loop.carries], along):
+        raise NotRealised(f"vectors along {along} do not compute the fold")
 
 
 def _named(scope: Scope, stem: str, *lanes: Axis) -> Local:
@@ -100,23 +119,25 @@ def _correct(
     carries: Mapping[int, Carry],
     states: list[Local],
     now: Mapping[Expr, Expr],
-    k: Axis,
+    along: Axis,
 ) -> None:
     """The states of some carries with their corrections, lane by lane."""
     wanted = {i: c.correct for i, c in carries.items() if c.correct is not None}
-    lane = scope.inner([k], k)
+    lane = scope.inner([along], along)
     values = lane.values([map_expr(c, now) for c in wanted.values()])
     scope.stmts += lane.stmts
     for i, value in zip(wanted, values, strict=True):
-        scope.stmts.append(Advance(states[i], corrected(states[i], value), k))
+        scope.stmts.append(Advance(states[i], corrected(states[i], value), along))
 
 
-def _finish(scope: Scope, carries: list[Carry], states: list[Local], k: Axis) -> dict[Expr, Expr]:
-    """What all lanes come to."""
+def _finish(
+    scope: Scope, carries: list[Carry], states: list[Local], along: Axis
+) -> dict[Expr, Expr]:
+    """What all lanes come to, or each lane of all teams."""
     totals: dict[Expr, Expr] = {}
     old: dict[Expr, Expr] = {carried(i, "old", f32): state for i, state in enumerate(states)}
     for level in _levels(carries):
-        _correct(scope, {i: carries[i] for i in level}, states, {**old, **totals}, k)
+        _correct(scope, {i: carries[i] for i in level}, states, {**old, **totals}, along)
         for i in level:
             name = _named(scope, "r")
             scope.stmts.append(Finish(name, states[i], carries[i].monoid))

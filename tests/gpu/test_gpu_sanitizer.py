@@ -57,6 +57,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[lg.Spec, ...]]] = {
     "long_softmax": (lambda x: x.softmax(-1), (lg.spec(2, 1 << 18),)),
     "columns": (lambda x: x.sum(0), (lg.spec(1 << 14, 24),)),
     "greatest": (lambda x: x.argmax(-1), (lg.spec(2, 1 << 18),)),
+    "greatest_of_columns": (lambda x: x.argmax(0), (lg.spec(1 << 14, 22),)),
     "cumulated": (lambda x: x.cumsum(-1), (lg.spec(ROWS, 3000),)),
     "log_sums": (lambda x: x.logcumsumexp(-1), (lg.spec(3, 5000),)),
     "decayed": (decayed, (lg.spec(500, 9),)),

@@ -175,6 +175,7 @@ DIALECT = Dialect(
     packs=True,
     warp=SM_80.teams.warp,
     together=128,
+    wholes="integers.cuh",
     sums=8,
 )
 

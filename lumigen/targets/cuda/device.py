@@ -79,14 +79,16 @@ def _grids(machine: StreamingGpu, copying: StreamingGpu) -> dict[str, Builder]:
         "hold": (0, 1),
         "blocks": (0, 2),
     }
+    turns = {"turn": (4, 8, 16)}
+    points = {"team": (2, 4, 8, 16, 32), "width": width, "threads": (256,), "hold": (0, 1)}
     return {
         "simt": Builder(
             partial(simt.simt, machine=machine),
-            sites(loops, {**loops, "turn": (4, 8, 16)}),
+            sites(loops, {**loops, **turns}),
         ),
         "across": Builder(
             partial(across.across, machine=machine),
-            sites({"team": (2, 4, 8, 16, 32), "width": width, "threads": (256,), "hold": (0, 1)}),
+            sites(points, {**points, **turns}),
         ),
         "pipeline": Builder(
             partial(products.product, machine=machine), partial(products.near, machine=machine)

@@ -227,6 +227,8 @@ SM_80 = StreamingGpu(
         integers=False,
         pieces=0,
         estimates=True,
+        beside=4,
+        wholes=True,
     ),
     scans=ScanParts(workers=MULTIPROCESSORS, least=1 << 13, whole=256, fewest=4),
     runs=CopiedRuns(itemsize=2, bytes=8, vector=16, scattered=16, across=1, again=4),
