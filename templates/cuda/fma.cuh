@@ -1,7 +1,7 @@
 // Contractions in true f32: each product and sum as IEEE 754 has them, by fused multiply-add, in order of
 // ascending k. Any GPU. The interface is that of pipeline.cuh.
 //
-//   using Tile = FmaTile<128, 128, 32, 8, 8, 2>;
+//   using Tile = FmaTile<64, 128, 16>;
 #pragma once
 
 #include "operand.cuh"

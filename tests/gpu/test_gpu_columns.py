@@ -39,7 +39,7 @@ def test_columns_agree_with_the_interpreter(
         function, x, *_ = CASES[name]
         spec = replace(x, dtype=DTYPES[dtype]) if x.dtype in DTYPES.values() else x
         stem = name.replace(",", "").replace(" ", "_")
-        return SmallProgram(stem, lambda x: function(MADE[made](x)), (("x", spec),), POINTS)
+        return SmallProgram(f"of_{stem}", lambda x: function(MADE[made](x)), (("x", spec),), POINTS)
 
     floats = (n for n, (_, x, *_) in CASES.items() if x.dtype.is_float)
     programs = [program(n) for n in (CASES if made == "numbers" else floats)]
