@@ -52,7 +52,7 @@ PRODUCTS = ProductTiles(
     ),
     scalar=(
         ProductTile(128, 128, 32, 2, 2, 10, each=(8, 8)),
-        ProductTile(64, 128, 16, 3, 1, 10.3, each=(8, 8)),
+        ProductTile(64, 128, 16, 3, 1, 10.6, each=(8, 8)),
         ProductTile(64, 64, 16, 3, 3, 8, each=(4, 4)),
         ProductTile(32, 64, 16, 3, 6, 6.5, each=(4, 4)),
         ProductTile(16, 64, 32, 3, 6, 4.7, each=(4, 4)),
