@@ -270,11 +270,13 @@ class MadeUp:
 
     def __init__(self, wrong: frozenset[str] = frozenset()) -> None:
         self.wrong, self.models = wrong, dict[int, Any]()
+        self.runs = 0
 
     def build(self, models: Any, **_: Any) -> list[Any]:
         return [*models]
 
     def run(self, model: Any) -> Timed:
+        self.runs += 1
         texts = [str(k.schedule) for k in model.kernels]
         wrong = ("entry",) if any(w in t for w in self.wrong for t in texts) else ()
         seconds = {k.name: (self.cost(k.schedule),) for k in model.kernels}
@@ -318,6 +320,22 @@ def test_a_climb_finds_the_best_of_the_sizes() -> None:
             sum(MadeUp.cost(s) for s in c.schedules) for c in (first, climb.best, *others(region))
         ]
         assert reached[1] <= min(reached) / (1 - GAIN)
+
+
+def test_of_what_is_wrong_only_new_choices_are_divided() -> None:
+    cut = CutUp.of(entries_of(), CPU, f32, ())
+    regions = list(regions_of(entries_of()))
+    choices = {r: next(iter(others(r))) for r in regions[:3]}
+    assert len(choices) == 3
+    bad = regions[1]
+    spoilt = frozenset({str(choices[bad].schedules[0])})
+    for new, runs in (((bad,), 1), (tuple(choices), 5), (None, 5)):
+        trials: Any = MadeUp(spoilt)
+        search = Search(partial(model_of, cut, CPU), trials)
+        found = search.measure(choices, new=new)
+        assert (trials.runs, bad in found) == (runs, False)
+        assert search.dropped == {"gave other results": 1}
+        assert new == (bad,) or set(found) == set(choices) - {bad}
 
 
 def test_what_was_faster_elsewhere_is_tried_first() -> None:
@@ -399,7 +417,7 @@ def test_a_trial_that_goes_wrong_loses_itself_alone(body: str) -> None:
         (good,) = trials.build([model])
         assert good is not None
         assert trials.begin(good) is not None
-        trials.limit = 2.0
+        trials.limit = 2.0  # seconds
         head = 'extern "C" void run_kernel(const void*, int64_t, char* scratch)'
         unit = f"#include <cstdint>\n{head} {{ (void)scratch; {body} }}\n"
         spoilt = {n: replace(k, library=compiled(unit)) for n, k in good.kernels.items()}

@@ -143,8 +143,10 @@ class TrialBatches:
             if not self.clock.fits(1):
                 return None
             start = monotonic()
-            found = self.search.measure(trial.choices, made=trial.model, quick=quick)
-            self.clock.ran(monotonic() - start)
+            new = {climb.region for climb, _ in trial.step}
+            found = self.search.measure(trial.choices, made=trial.model, quick=quick, new=new)
+            if found:  # one that did not end says nothing of others
+                self.clock.ran(monotonic() - start)
             return found
 
         with ThreadPoolExecutor(self.search.trials.workers) as pool:

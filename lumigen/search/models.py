@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from lumigen.lower.assemble import CutUp, LoweredModel
@@ -40,9 +40,10 @@ class Search:
         made: LoweredModel | None = None,
         *,
         quick: bool = False,
+        new: Collection[Region] | None = None,
     ) -> Mapping[Region, Times]:
         """The seconds of the regions of one trial; of those that do not compile, crash or are wrong there are none."""
-        return self.seen(choices, data, made, quick=quick).regions
+        return self.seen(choices, data, made, quick=quick, new=new).regions
 
     def seen(
         self,
@@ -52,10 +53,12 @@ class Search:
         *,
         whole: bool = False,
         quick: bool = False,
+        new: Collection[Region] | None = None,
     ) -> Seen:
         """The same, and of all of it if all of these choices are in it; `whole` as Trials.build has it.
 
-        A `quick` one is of few runs at the typical dims.
+        A `quick` one is of few runs at the typical dims. Where something is wrong it is one of the choices that are
+        `new`, by default any: halves of these are tried by themselves.
         """
         model = self.make(choices) if made is None else made
         (job,) = self.trials.build([model], whole=whole)
@@ -73,11 +76,11 @@ class Search:
             return Seen({r: t for r, t in found.items() if r in choices or not choices}, timed.run)
         if self.trials.is_over:
             return Seen({})
-        if len(choices) < 2:
+        regions = [r for r in choices if new is None or r in new]
+        if len(regions) < 2:
             wrong = "gave other results" if timed is not None else "faulted or did not end"
-            self.dropped[wrong] += len(choices)
+            self.dropped[wrong] += len(regions)
             return Seen({})
-        regions = [*choices]
         middle = len(regions) // 2
         halves = [{r: choices[r] for r in half} for half in (regions[:middle], regions[middle:])]
         found = (self.measure(half, data, quick=quick) for half in halves)

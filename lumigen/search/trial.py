@@ -27,8 +27,8 @@ from lumigen.search.jobs import FIRST, Job, Samples, Timed, nearness
 from lumigen.target_row import Target
 from lumigen.tile import TileProgram
 
-# How long a trial may take: seconds, or so many times what the first one took.
-LEAST_SECONDS, SLOWER = 5.0, 20
+# How long a trial may take: seconds, or so many times what the first one took. One that does not end costs as much.
+LEAST_SECONDS, SLOWER = 3.0, 8
 COMPILING = 30.0  # seconds that a kernel's compilation may take
 
 Content = tuple[TileProgram, tuple[KernelParameter, ...]]  # what is compiled
@@ -54,7 +54,8 @@ class Trials:
     ) -> None:
         self.measuring, self.samples, self.threads, self.seed = measuring, samples, threads, seed
         self.features = measuring.features()
-        self.limit, self.end = FIRST, end  # seconds of a trial; when none may run any more
+        self.limit = self.quick_limit = FIRST  # seconds of a trial, and of a quick one
+        self.end = end  # when none may run any more
         self.first: list[Job] = []  # what later ones are compared with
         self.built: dict[Content, Ready | None] = {}
         self.slowest = 0.0  # seconds of the kernel that took longest to compile
@@ -165,6 +166,7 @@ class Trials:
         if timed is not None:
             self.first.append(replace(first, is_timed=False))
             self.limit = max(LEAST_SECONDS, SLOWER * timed.whole)
+            self.quick_limit = min(self.quick_limit, self.limit)
         return timed
 
     @property
@@ -190,7 +192,8 @@ class Trials:
                 worker.run(first, FIRST, self.left) for first in self.first
             ):
                 self.is_gone = False
-                timed = worker.run(job, self.limit, self.left)
+                limit = self.quick_limit if job.is_quick else self.limit
+                timed = worker.run(job, limit, self.left)
                 self.free.put(worker)
                 if timed is not None or not again or worker.has_hung:
                     return timed
