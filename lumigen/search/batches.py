@@ -16,7 +16,7 @@ from time import monotonic
 from lumigen.lower.assemble import LoweredKernel, LoweredModel
 from lumigen.region import Region
 from lumigen.search.choice import Choice
-from lumigen.search.climb import Climb, Times
+from lumigen.search.climb import Climb, Times, is_better
 from lumigen.search.clock import Clock
 from lumigen.search.models import Choices, Search
 
@@ -130,8 +130,9 @@ class TrialBatches:
         return out
 
     def _rest(self, model: LoweredModel) -> float:
-        """Seconds that kernels may take to compile which no trial runs: before they are shipped they have to."""
-        trials, regions = self.search.trials, {c.region for c in self.climbs}
+        """Seconds that kernels of what is found may take to compile which no trial runs: they are shipped too."""
+        trials = self.search.trials
+        regions = {c.region for c in self.climbs if is_better(c.seconds, c.before)}
         running = {k.name for k in trials.running(model)}
         rest = sum(k.of in regions and k.name not in running for k in model.kernels)
         return -(-rest // self.clock.threads) * trials.slowest

@@ -55,13 +55,14 @@ class Search:
         quick: bool = False,
         new: Collection[Region] | None = None,
     ) -> Seen:
-        """The same, and of all of it if all of these choices are in it; `whole` as Trials.build has it.
+        """The same, and of all of it if all of these choices are in it.
 
-        A `quick` one is of few runs at the typical dims. Where something is wrong it is one of the choices that are
+        All kernels of the choices are compiled if they are to be in a `whole` model, at whatever dims they run. A
+        `quick` one is of few runs at the typical dims. Where something is wrong it is one of the choices that are
         `new`, by default any: halves of these are tried by themselves.
         """
         model = self.make(choices) if made is None else made
-        (job,) = self.trials.build([model], whole=whole)
+        (job,) = self.trials.build([model], also=tuple(choices) if whole else ())
         if job is None:
             failed = {k.of for k in model.kernels if self.trials.failed(k)}
             left = {r: c for r, c in choices.items() if r not in failed}

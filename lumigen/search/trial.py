@@ -7,7 +7,7 @@ they gave in the first trial.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -22,6 +22,7 @@ from typing import Self
 from lumigen.lower.assemble import LoweredKernel, LoweredModel
 from lumigen.measuring import Measuring, Ready
 from lumigen.program import KernelParameter
+from lumigen.region import Region
 from lumigen.search.crew import ONE, Crew, TrialWorker
 from lumigen.search.jobs import FIRST, Job, Samples, Timed, nearness
 from lumigen.target_row import Target
@@ -101,14 +102,16 @@ class Trials:
         seconds: float = FIRST,
         *,
         whole: bool = False,
+        also: Collection[Region] = (),
         each: float = COMPILING,
     ) -> list[Job | None]:
         """The jobs of models; None of one with a kernel that does not compile in so many seconds, or `each` in its own.
 
-        Kernels that do not run at any sample are compiled where a `whole` model is to be.
+        Kernels that do not run at any sample are compiled where a `whole` model is to be, and those of regions that are
+        to be `also`.
         """
         end = monotonic() + seconds
-        wanted = [(m.kernels if whole else self.running(m)) for m in models]
+        wanted = [(m.kernels if whole else self.running(m, also)) for m in models]
         distinct = {_key(k): k for kernels in wanted for k in kernels}
         lacking = [k for key, k in distinct.items() if key not in self.built]
         with ThreadPoolExecutor(self.threads) as pool:
@@ -127,15 +130,15 @@ class Trials:
                 self.built[_key(kernel)] = ready
         return _key(kernel) in self.built
 
-    def running(self, model: LoweredModel) -> list[LoweredKernel]:
-        """The kernels that run at any sample on this machine."""
+    def running(self, model: LoweredModel, also: Collection[Region] = ()) -> list[LoweredKernel]:
+        """The kernels that run at any sample on this machine, and all of some regions."""
         names = {
             launch.kernel
             for program in model.programs
             for dims in self.samples[program.entry]
             for launch in program.chosen(dims, self.features)
         }
-        return [k for k in model.kernels if k.name in names]
+        return [k for k in model.kernels if k.name in names or k.of in also]
 
     def _job(self, model: LoweredModel, wanted: Sequence[LoweredKernel]) -> Job | None:
         kernels = {k.name: ready for k in wanted if (ready := self.built.get(_key(k)))}
