@@ -52,6 +52,16 @@ CASES: dict[str, tuple[Two, set[str], bool]] = {
     "a line that is chosen by another": (
         lambda x, y: (lambda z: lg.where(x < 1, z, 2 * z))(x / y), {"near_quotient"}, False,
     ),
+    "a count of truths that are chosen by a power": (
+        lambda x, y: (
+            lambda z: lg.where(z.exp2() < 1, (z < 1).float() + (z < 2).float(), 1).to(x.dtype)
+        )(x / y), set(), True,
+    ),
+    "a step that is small before it is great": (
+        lambda x, y: (
+            lambda z: (lg.where(z < 1, 1e-31, 0.0) * z.exp() * 1e31).to(x.dtype)
+        )(x.float() / y.float()), {"near_exp2"}, True,
+    ),
     "an integer": (lambda x, y: (x / y).to(lg.i32).to(x.dtype), set(), True),
     "one of each kind": (
         lambda x, y: (x / y).floor() + y / (x + 2), {"near_quotient"}, True,
@@ -98,6 +108,10 @@ def test_only_what_is_rounded_to_16_bits_is_an_estimate(name: str, dtype: DType)
     right = run_entry(lowered(function, dtype, CPU), inputs, {})["out"].astype(np.float64)
     found = run_entry(model, inputs, {})["out"].astype(np.float64)
     np.testing.assert_allclose(found, right, rtol=2**-7 if dtype is bf16 else 2**-9, atol=1e-3)
+
+
+def test_poles_on_both_sides_of_a_choice_are_no_warning() -> None:
+    assert estimates_of(lowered(lambda x, y: (x / y).digamma(), f16, CUDA))
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -21,7 +21,7 @@ from lumigen.region import Choose, Const, Expr, Intrinsic, Local, Prim, Read, re
 Array = npt.NDArray[Any]
 
 AGREE = 2.0**-14  # of their size: 16 bits have at most 11 digits
-NOTHING = 1e-30  # less is zero
+NOTHING = 2.0**-126  # less has not all digits in f32: zero
 TURNS = 16  # that are looked at
 _KNOWN = (Local, Read, Const, Prim, Intrinsic, Choose)
 _MAGNITUDES = 10.0 ** np.linspace(-38, 38, 1521)
@@ -53,7 +53,8 @@ def is_continuous(e: Choose, named: Mapping[Local, Expr]) -> bool:
     inside, outside = map(_number, (np.where(begins, low, high), np.where(begins, high, low)))
     one, other = at(then, inside), at(otherwise, outside)
     size = np.maximum(abs(one), abs(other))
-    return bool(np.all(abs(one - other) <= np.maximum(AGREE * size, NOTHING)))
+    with np.errstate(invalid="ignore"):  # both infinite: they do not agree
+        return bool(np.all(abs(one - other) <= np.maximum(AGREE * size, NOTHING)))
 
 
 def _place(x: Array) -> Array:
@@ -106,8 +107,11 @@ def _values(value: Expr, x: Expr, points: Array) -> Array:
             if isinstance(e, Const):
                 done[e] = np.asarray(e.value)
             elif isinstance(e, Prim):
-                is_rounded = e.op is Op.CONTIGUOUS
-                done[e] = done[e.args[0]] if is_rounded else result_of(e, done.__getitem__)
+                if e.op is Op.CONTIGUOUS:  # truth values add up only as numbers
+                    kind = np.bool_ if e.dtype.is_bool else np.float64
+                    done[e] = done[e.args[0]].astype(kind)
+                else:
+                    done[e] = result_of(e, done.__getitem__)
             elif isinstance(e, Intrinsic):
                 done[e] = np.asarray(INTRINSICS[e.name].meaning(*(done[a] for a in e.args)))
             else:
