@@ -46,6 +46,18 @@ CASES: dict[str, tuple[Two, set[str], bool]] = {
     "a leaky one": (
         lambda x, y: lg.functional.leaky_relu(x / y), {"near_quotient"}, False,
     ),
+    "a logarithm of a sum": (lambda x, y: (x / y).log1p(), {"near_quotient"}, True),
+    "a logarithm of a difference": (lambda x, y: (1 - x / y).abs().log(), set(), True),
+    "a root of a difference": (
+        lambda x, y: (lambda z: (1 - z * z).abs().sqrt())(x / y), set(), True,
+    ),
+    "a root of a quotient": (lambda x, y: (x / y).abs().sqrt(), {"near_quotient"}, False),
+    "a norm of what is divided": (
+        lambda x, y: (lambda z: z * ((z * z).mean(-1, keepdim=True) + 1e-5).rsqrt())(
+            x * (2 * y).sigmoid()
+        ),
+        {"near_quotient", "near_recip", "near_exp2"}, False,
+    ),
     "a line that jumps": (
         lambda x, y: (lambda z: lg.where(z < 1, z, z + 1))(x / y), set(), True,
     ),

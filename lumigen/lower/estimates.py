@@ -3,13 +3,14 @@
 Before: a tile program whose quotients are rounded once, to f32, and whose powers have exponents that are not rounded.
 After: the same with `near_quotient` and `near_recip`, which are up to three units in the last place apart, and with
 `near_exp2` of rounded products, wherever a value reaches nothing but numbers that are rounded to 16 bits, and nothing
-that jumps: no whole part, no place, and no comparison but those of choices that do not jump (`continuous`). Folds
-around products say by themselves how their powers round.
+that jumps: no whole part, no place, and no comparison but those of choices that do not jump (`continuous`). A quotient
+in a sum whose logarithm or root is taken is rounded once, too: it may be at the edge of what has one. Folds around
+products say by themselves how their powers round.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, get_args
 
@@ -61,7 +62,8 @@ def estimated(program: TileProgram, meaning: Region) -> TileProgram:
     if not any(isinstance(e, Prim) and e.op in (Op.RECIP, Op.EXP2) for e in walk(_values(program))):
         return program
     powers = not any(isinstance(s, Multiply) for s in program.statements())
-    return replace(program, body=_Estimates(_jumping(program), powers).body(program.body))
+    edges = _at_an_edge(program)
+    return replace(program, body=_Estimates(_jumping(program), edges, powers).body(program.body))
 
 
 def _values(program: TileProgram) -> list[Expr]:
@@ -149,6 +151,26 @@ def _deciding(e: Expr, smooth: set[Expr]) -> tuple[Expr, ...]:
     return ()
 
 
+def _at_an_edge(program: TileProgram) -> set[Expr]:
+    """Reciprocals in a sum whose logarithm or root is taken: 1 - x / x is zero, and a little less has neither."""
+    named = {s.name: s.value for s in program.statements() if isinstance(s, Let)}
+    found: set[Expr] = set()
+    for e in walk(_values(program)):
+        if isinstance(e, Prim) and e.op in (Op.LOG2, Op.SQRT):
+            sums = [x for x in _below([e], named) if isinstance(x, Prim) and x.op is Op.ADD]
+            found.update(x for x in _below(sums, named) if isinstance(x, Prim) and x.op is Op.RECIP)
+    return found
+
+
+def _below(roots: Iterable[Expr], named: Mapping[Local, Expr]) -> list[Expr]:
+    """All that values are made of, and what names in them stand for."""
+    nodes, known = walk(roots), -1
+    while len(nodes) > known:
+        known = len(nodes)
+        nodes = walk([*nodes, *(named[x] for x in nodes if isinstance(x, Local) and x in named)])
+    return nodes
+
+
 # ---- the program with estimates ----
 
 
@@ -163,6 +185,7 @@ class _Estimates:
     """All else of a program."""
 
     jumping: _Jumping
+    edges: set[Expr]  # reciprocals that are rounded once
     powers: bool  # of two, besides quotients
     done: dict[Expr, Expr] = field(default_factory=dict[Expr, Expr])
 
@@ -187,12 +210,13 @@ class _Estimates:
     def _near(self, e: Expr) -> Expr | None:
         if not isinstance(e, Prim) or e.dtype is not f32:
             return None
-        if e.op is Op.RECIP:
+        if e.op is Op.RECIP and e not in self.edges:
             return intrinsic("near_recip", (self.value(e.args[0]),), f32)
         if e.op is Op.EXP2 and self.powers:
             return intrinsic("near_exp2", (self.value(e.args[0]),), f32)
         for x, y in (e.args, e.args[::-1]) if e.op is Op.MUL else ():
-            if isinstance(y, Prim) and y.op is Op.RECIP and y not in self.jumping.values:
+            is_near = y not in self.jumping.values and y not in self.edges
+            if isinstance(y, Prim) and y.op is Op.RECIP and is_near:
                 (divisor,) = y.args
                 if isinstance(divisor, Const) and _has_reciprocal(divisor.value):
                     return prim(Op.MUL, (self.value(x), const(1 / divisor.value, f32)), f32)
