@@ -31,7 +31,8 @@ SAMPLES = np.unique(np.concatenate([_MAGNITUDES, -_MAGNITUDES, np.linspace(-128.
 def is_continuous(e: Choose, named: Mapping[Local, Expr]) -> bool:
     """Whether both sides of a choice agree where its condition turns; `named` says what names stand for.
 
-    False too where they are not functions of one number, or the condition never turns.
+    False too where they are not functions of one number, or the condition never turns. One that turns twice between two
+    samples is not seen to turn there.
     """
     sides = _of_one_number((e.condition, e.then, e.otherwise), named)
     if sides is None:
