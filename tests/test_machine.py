@@ -138,6 +138,14 @@ KEPT = {
     },
     "lower/operand_names.py": {"LONGEST": "characters of a name"},
     "lower/contract.py": {"in_groups: 8": "bits of a byte"},
+    "lower/continuous.py": {
+        "AGREE": "digits of a dtype",
+        "NOTHING": "digits of a dtype",
+        "BITS": "digits of a dtype",
+        "TURNS": "time of compilation: a condition turns at fewer places",
+        "_MAGNITUDES": "numbers that a dtype has",
+        "SAMPLES": "numbers that a dtype has",
+    },
     "lower/groups.py": {
         "WORD": "bytes of a word of panels, whose products the headers add up at once",
         "PARTS": "time of compilation: a longer block is no group",

@@ -23,6 +23,7 @@ Array = npt.NDArray[Any]
 AGREE = 2.0**-14  # of their size: 16 bits have at most 11 digits
 NOTHING = 2.0**-126  # less has not all digits in f32: zero
 TURNS = 16  # that are looked at
+BITS = 64  # of a number, so many halves of the distance of two
 _KNOWN = (Local, Read, Const, Prim, Intrinsic, Choose)
 _MAGNITUDES = 10.0 ** np.linspace(-38, 38, 1521)
 SAMPLES = np.unique(np.concatenate([_MAGNITUDES, -_MAGNITUDES, np.linspace(-128.0, 128.0, 4097)]))
@@ -47,7 +48,7 @@ def is_continuous(e: Choose, named: Mapping[Local, Expr]) -> bool:
     if not 0 < turns.size <= TURNS:
         return False
     low, high, begins = _place(SAMPLES[turns]), _place(SAMPLES[turns + 1]), is_then[turns]
-    for _ in range(64):
+    for _ in range(BITS):
         middle = low + (high - low) // 2
         is_before = at(condition, _number(middle)).astype(bool) == begins
         low, high = np.where(is_before, middle, low), np.where(is_before, high, middle)
