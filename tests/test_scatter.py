@@ -12,6 +12,7 @@ from test_order import lowered
 from tiles import run_entry, traced
 
 import lumigen as lg
+from lumigen import fast_lane
 from lumigen.dtype import DTYPES, DType
 from lumigen.frontend import native, scattering
 from lumigen.index import ix
@@ -476,3 +477,24 @@ def test_sums_of_rows_check_no_place_and_take_vectors_together() -> None:
     assert len(re.findall(r"^ +for k\d in ", text, re.MULTILINE)) == 3
     assert "over lanes, 4 together" in text
     assert " if " not in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [4096, 4095])
+def test_a_row_of_known_length_compiles_without_a_warning(
+    count: int, rng: np.random.Generator
+) -> None:
+    """gcc warns of what a loop over the last elements would read, where whole steps leave it none."""
+
+    def add(x: lg.Tensor, i: lg.Tensor, v: lg.Tensor) -> dict[str, lg.Tensor]:
+        return {"out": x.scatter_add(1, i, v)}
+
+    places = lg.spec(64, count, dtype=lg.i64, range=(0, 4095))
+    model = lowered(add, x=lg.spec(64, 4096), i=places, v=lg.spec(64, count))
+    library = fast_lane.load(model)
+    x, v = (rng.standard_normal((64, n), np.float32) for n in (4096, count))
+    i = rng.integers(0, 4096, (64, count))
+    wanted = x.astype(np.float64)
+    np.add.at(wanted, (np.arange(64)[:, None], i), v)
+    found = library.run("entry", {"x": x, "i": i, "v": v}, {})["out"]
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)

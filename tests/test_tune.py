@@ -417,7 +417,7 @@ def test_a_trial_that_goes_wrong_loses_itself_alone(body: str) -> None:
         (good,) = trials.build([model])
         assert good is not None
         assert trials.begin(good) is not None
-        trials.limit = 2.0  # seconds
+        trials.limit = 2.0
         head = 'extern "C" void run_kernel(const void*, int64_t, char* scratch)'
         unit = f"#include <cstdint>\n{head} {{ (void)scratch; {body} }}\n"
         spoilt = {n: replace(k, library=compiled(unit)) for n, k in good.kernels.items()}

@@ -69,7 +69,7 @@ class Search:
             if not self.trials.is_over:
                 self.dropped["did not compile in time"] += len(choices) - len(left)
             again = 0 < len(left) < len(choices)
-            return Seen(self.measure(left, data, quick=quick) if again else {})
+            return Seen(self.measure(left, data, quick=quick, new=new) if again else {})
         job = job if data is None else replace(job, data=data)
         timed = self.trials.run(glimpse(job) if quick else job)
         if timed is not None and not timed.wrong:
